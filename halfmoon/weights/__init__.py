@@ -1,0 +1,1 @@
+"""Reading models from disk: safetensors folders, GGUF files, the embedded default."""
