@@ -1,0 +1,64 @@
+"""One line a fact: time, level, program, message, and `key=value` for everything given by `extra`."""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TextIO
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_QUOTED = frozenset(' "=\t\r\n')
+
+
+class FieldLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose every line carries fields, such as `request_id`; a call's own `extra` is added to them."""
+
+    def __init__(self, logger: logging.Logger, **fields: object) -> None:
+        super().__init__(logger, fields)
+
+    def process(self, msg: object, kwargs: MutableMapping[str, object]) -> tuple[object, MutableMapping[str, object]]:
+        """Joins the fields with those of the call."""
+        given = kwargs.get("extra")
+        kwargs["extra"] = {**(self.extra or {}), **(given if isinstance(given, Mapping) else {})}
+        return msg, kwargs
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-11-30T12:00:00.123 INFO router  message key=value`, in local time; a traceback follows on its own lines."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self._program = program
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as text."""
+        fields = "".join(f" {key}={_shown(value)}" for key, value in record_fields(record))
+        message = record.getMessage().replace("\n", " ")
+        line = f"{_timestamp(record.created)} {record.levelname} {self._program}  {message}{fields}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def record_fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
+    """What the caller gave by `extra`, in the order given; values of None are left out."""
+    for key, value in vars(record).items():
+        if key not in _STANDARD and value is not None:
+            yield key, value
+
+
+def setup_logging(program: str, *, level: int = logging.INFO, stream: TextIO | None = None) -> None:
+    """Sends all log lines of this process to `stream` (standard error unless given); replaces earlier handlers."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(TextFormatter(program))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+def _timestamp(seconds: float) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(seconds))}.{int(seconds * 1000) % 1000:03d}"
+
+
+def _shown(value: object) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or not _QUOTED.isdisjoint(text) else text
