@@ -1,1 +1,20 @@
 """Reading models from disk: safetensors folders, GGUF files, the embedded default."""
+
+from halfmoon.weights.checkpoint import Checkpoint, StoredCheckpoint, TensorInfo
+from halfmoon.weights.default_model import cached_model, fetch_default_model
+from halfmoon.weights.opening import open_checkpoint
+from halfmoon.weights.progress import QUIET, ConsoleProgress, Progress
+from halfmoon.weights.resolve import resolve_model
+
+__all__ = [
+    "QUIET",
+    "Checkpoint",
+    "ConsoleProgress",
+    "Progress",
+    "StoredCheckpoint",
+    "TensorInfo",
+    "cached_model",
+    "fetch_default_model",
+    "open_checkpoint",
+    "resolve_model",
+]

@@ -1,0 +1,92 @@
+"""Which tensors a model of the Llama family must have, so that a checkpoint can be judged before it is loaded."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from halfmoon.errors import ModelError
+from halfmoon.weights.architectures import architecture_of
+from halfmoon.weights.checkpoint import TensorInfo
+
+Shape = tuple[int, ...]
+
+_REQUIRED = (
+    "hidden_size",
+    "intermediate_size",
+    "max_position_embeddings",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "rms_norm_eps",
+    "vocab_size",
+)
+_MISTAKES_SHOWN = 5
+
+
+def expected_shapes(config: Mapping[str, Any]) -> dict[str, Shape]:
+    """Names and shapes of the tensors that a model with this Hugging Face config is made of. Raises ModelError."""
+    architecture = architecture_of(config)
+    lacking = [key for key in _REQUIRED if not isinstance(config.get(key), int | float)]
+    if lacking:
+        raise ModelError(f"config.json lacks {', '.join(lacking)}: use the config.json that belongs to the model")
+    hidden, vocabulary = int(config["hidden_size"]), int(config["vocab_size"])
+    shapes: dict[str, Shape] = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,)}
+    if not config.get("tie_word_embeddings", False):
+        shapes["lm_head.weight"] = (vocabulary, hidden)
+    qkv_bias = architecture.qkv_bias or bool(config.get("attention_bias", False))
+    layer = _layer_shapes(config, qkv_bias=qkv_bias, qk_norm=architecture.qk_norm)
+    for index in range(int(config["num_hidden_layers"])):
+        shapes.update({f"model.layers.{index}.{name}": shape for name, shape in layer.items()})
+    return shapes
+
+
+def check_layout(path: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> None:
+    """Raise one ModelError that names the tensors which are missing or have another shape than the config says."""
+    mistakes = []
+    for name, shape in expected_shapes(config).items():
+        info = tensors.get(name)
+        if info is None:
+            mistakes.append(f"{name} is missing")
+        elif info.shape != shape:
+            mistakes.append(f"{name} has shape {list(info.shape)}, expected {list(shape)}")
+    if mistakes:
+        more = f" and {len(mistakes) - _MISTAKES_SHOWN} more" if len(mistakes) > _MISTAKES_SHOWN else ""
+        raise ModelError(
+            f"{path} does not fit its config: {'; '.join(mistakes[:_MISTAKES_SHOWN])}{more}; "
+            "download or copy the model again, with the config that belongs to it"
+        )
+
+
+def head_dim(config: Mapping[str, Any]) -> int:
+    """Size of one attention head."""
+    return int(config.get("head_dim") or int(config["hidden_size"]) // int(config["num_attention_heads"]))
+
+
+def kv_heads(config: Mapping[str, Any]) -> int:
+    """Number of heads that keys and values have."""
+    return int(config.get("num_key_value_heads") or config["num_attention_heads"])
+
+
+def _layer_shapes(config: Mapping[str, Any], *, qkv_bias: bool, qk_norm: bool) -> dict[str, Shape]:
+    hidden, inner = int(config["hidden_size"]), int(config["intermediate_size"])
+    size = head_dim(config)
+    queries, keys = int(config["num_attention_heads"]) * size, kv_heads(config) * size
+    shapes: dict[str, Shape] = {
+        "input_layernorm.weight": (hidden,),
+        "self_attn.q_proj.weight": (queries, hidden),
+        "self_attn.k_proj.weight": (keys, hidden),
+        "self_attn.v_proj.weight": (keys, hidden),
+        "self_attn.o_proj.weight": (hidden, queries),
+        "post_attention_layernorm.weight": (hidden,),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
+    }
+    if qkv_bias:
+        shapes.update({f"self_attn.{name}_proj.bias": (rows,) for name, rows in _qkv(queries, keys)})
+    if qk_norm:
+        shapes.update({f"self_attn.{name}_norm.weight": (size,) for name in "qk"})
+    return shapes
+
+
+def _qkv(queries: int, keys: int) -> tuple[tuple[str, int], ...]:
+    return ("q", queries), ("k", keys), ("v", keys)
