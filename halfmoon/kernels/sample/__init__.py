@@ -1,0 +1,17 @@
+"""From logits to tokens and log-probabilities, on the device."""
+
+from halfmoon.kernels.sample.slots import SlotState, count_tokens, empty_slots, reset_slot
+from halfmoon.kernels.sample.xla import TOP_LOGPROBS, Sampled, SampleFlags, SampleParams, logprobs_of, sample
+
+__all__ = [
+    "TOP_LOGPROBS",
+    "SampleFlags",
+    "SampleParams",
+    "Sampled",
+    "SlotState",
+    "count_tokens",
+    "empty_slots",
+    "logprobs_of",
+    "reset_slot",
+    "sample",
+]

@@ -1,0 +1,68 @@
+"""The shape of a Llama-family model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from halfmoon.config import PageGeometry
+from halfmoon.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaConfig:
+    """Dimensions and switches; `layers`, `heads` and so on are counts, `hidden` and `head_dim` sizes in elements."""
+
+    vocab_size: int
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rope_theta: float
+    norm_eps: float
+    max_model_len: int
+    tied_head: bool
+    qkv_bias: bool = False
+    qk_norm: bool = False
+
+    @classmethod
+    def from_hf(cls, config: Mapping[str, Any]) -> Self:
+        """From a Hugging Face `config.json`. Raises ModelError for what this family does not compute."""
+        _refuse_unsupported(config)
+        model_type = config["model_type"]
+        heads = int(config["num_attention_heads"])
+        rope = config.get("rope_parameters") or {}
+        return cls(
+            vocab_size=int(config["vocab_size"]),
+            hidden=int(config["hidden_size"]),
+            intermediate=int(config["intermediate_size"]),
+            layers=int(config["num_hidden_layers"]),
+            heads=heads,
+            kv_heads=int(config.get("num_key_value_heads") or heads),
+            head_dim=int(config.get("head_dim") or int(config["hidden_size"]) // heads),
+            rope_theta=float(config.get("rope_theta") or rope.get("rope_theta") or 10_000.0),
+            norm_eps=float(config["rms_norm_eps"]),
+            max_model_len=int(config["max_position_embeddings"]),
+            tied_head=bool(config.get("tie_word_embeddings", False)),
+            qkv_bias=model_type == "qwen2" or bool(config.get("attention_bias", False)),
+            qk_norm=model_type == "qwen3",
+        )
+
+    def geometry(self, page_size: int, dtype: str) -> PageGeometry:
+        """The shape of this model's KV pages."""
+        return PageGeometry(self.layers, self.kv_heads, page_size, self.head_dim, dtype)
+
+
+def _refuse_unsupported(config: Mapping[str, Any]) -> None:
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    if kind != "default":
+        raise ModelError(f"RoPE scaling of type {kind!r} is not supported; supported: default")
+    activation = config.get("hidden_act", "silu")
+    if activation != "silu":
+        raise ModelError(f"activation {activation!r} is not supported; supported: silu")
+    if config.get("use_sliding_window"):
+        raise ModelError("sliding-window attention is not supported: this model sets use_sliding_window")
+    if config.get("mlp_bias"):
+        raise ModelError("biases in the MLP are not supported: this model sets mlp_bias")
