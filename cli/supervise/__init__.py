@@ -1,0 +1,1 @@
+"""Runs several programs on this machine: starts, watches, restarts and stops them."""

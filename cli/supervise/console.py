@@ -1,0 +1,29 @@
+"""What the supervisor prints: its own lines and those of its programs, each with a name in front."""
+
+import sys
+from typing import TextIO
+
+
+class Console:
+    """Writes whole lines; a terminal or pipe that has gone away does not stop the supervisor."""
+
+    def __init__(self, names: tuple[str, ...] = (), *, log: TextIO | None = None, out: TextIO | None = None) -> None:
+        """`names` are the programs' (for alignment); lines go to `log`, results to `out`."""
+        self._log = log or sys.stderr
+        self._out = out or sys.stdout
+        self._width = max(map(len, (*names, "serve")))
+
+    def say(self, message: str, name: str = "serve") -> None:
+        """One line of `name`."""
+        self._print(f"{name:<{self._width}} | {message}", self._log)
+
+    def announce(self, text: str) -> None:
+        """What the user waits for, as it is."""
+        self._print(text, self._out)
+
+    @staticmethod
+    def _print(text: str, stream: TextIO) -> None:
+        try:
+            print(text, file=stream, flush=True)
+        except (OSError, ValueError):
+            return
