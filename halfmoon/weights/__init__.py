@@ -2,6 +2,8 @@
 
 from halfmoon.weights.checkpoint import Checkpoint, StoredCheckpoint, TensorInfo
 from halfmoon.weights.default_model import cached_model, fetch_default_model
+from halfmoon.weights.describe import describe
+from halfmoon.weights.export import export_safetensors
 from halfmoon.weights.opening import open_checkpoint
 from halfmoon.weights.progress import QUIET, ConsoleProgress, Progress
 from halfmoon.weights.resolve import resolve_model
@@ -14,6 +16,8 @@ __all__ = [
     "StoredCheckpoint",
     "TensorInfo",
     "cached_model",
+    "describe",
+    "export_safetensors",
     "fetch_default_model",
     "open_checkpoint",
     "resolve_model",
