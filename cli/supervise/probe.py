@@ -12,6 +12,17 @@ from halfmoon.rpc import open_channel
 PROBE_SECONDS = 1.0
 """Bound of one question."""
 
+INTERVAL_SECONDS = 0.2
+"""Between two questions."""
+
+
+async def wait_ready(readiness: Readiness) -> None:
+    """Asks until the answer is yes; the caller bounds the wait by cancelling it."""
+    while True:
+        if await is_ready(readiness):
+            return
+        await asyncio.sleep(INTERVAL_SECONDS)
+
 
 async def is_ready(readiness: Readiness) -> bool:
     """Whether it says so now; False as well when nothing answers within `PROBE_SECONDS`."""

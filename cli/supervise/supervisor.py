@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 from cli.supervise.child import Child, describe_status
 from cli.supervise.console import Console
-from cli.supervise.probe import is_ready
+from cli.supervise.probe import wait_ready
 from cli.supervise.program import Program, drain_order
 from cli.supervise.restarts import RestartHistory, RestartPolicy
 
 EXIT_FAILED = 1
 EXIT_KILLED = 130
 
-_PROBE_INTERVAL = 0.2
 _KILL_GRACE = 5.0
 
 
@@ -122,8 +121,7 @@ class Supervisor:
 
     async def _watch_readiness(self, program: Program, history: RestartHistory) -> None:
         began = time.monotonic()
-        while not await is_ready(program.readiness):
-            await asyncio.sleep(_PROBE_INTERVAL)
+        await wait_ready(program.readiness)
         history.ready()
         self._ready.add(program.name)
         self._console.say(f"{program.name} is ready after {time.monotonic() - began:.1f} s")

@@ -1,0 +1,1 @@
+"""The subcommands: each module adds its parser and carries out its command."""

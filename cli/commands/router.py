@@ -1,0 +1,45 @@
+"""`halfmoon router`: accepts requests over gRPC and sends them to workers."""
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from cli import flags
+from cli.parser import add_command
+
+if TYPE_CHECKING:
+    from cli.parser import Subparsers
+
+NAME = "router"
+SUMMARY = "run a router: gRPC in front of the workers, which register here"
+EXAMPLES = """\
+  halfmoon router ./Qwen3-0.6B --host 0.0.0.0 --port 7000 --metrics-port 7001"""
+
+
+def add_to(subparsers: "Subparsers") -> None:
+    """Adds the command."""
+    parser = add_command(subparsers, NAME, SUMMARY, examples=EXAMPLES, run=run)
+    flags.add_model(parser)
+    flags.add_metrics(flags.add_listen(parser, port=7000))
+    group = parser.add_argument_group("model")
+    flags.add_served_name(group)
+    flags.add_context(group)
+    flags.add_drain(parser)
+
+
+def run(args: Namespace) -> int:
+    """Serves until told to stop."""
+    from cli.loop import run_until_signal
+    from halfmoon.weights import resolve_model
+    from router import RouterConfig, run_router
+
+    config = RouterConfig(
+        model_path=resolve_model(args.model),
+        host=args.host,
+        port=args.port,
+        metrics_port=args.metrics_port,
+        served_model_name=args.served_model_name,
+        max_model_len=args.max_model_len,
+    )
+    return run_until_signal(
+        NAME, lambda stopping: run_router(config, stopping=stopping, drain_seconds=args.drain_seconds)
+    )

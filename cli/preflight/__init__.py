@@ -1,0 +1,1 @@
+"""What `serve` checks before it starts anything."""

@@ -1,0 +1,41 @@
+"""From the options of `halfmoon serve` to running programs."""
+
+import uvloop
+
+from cli.announcement import announcement
+from cli.environment import prepare_jax
+from cli.flags import EngineFlags
+from cli.fleet import ServeOptions, plan_fleet
+from cli.preflight.memory import DEFAULT_KV_BYTES, WorkerMemory, available_memory, check_memory
+from cli.preflight.model import ModelFacts, check_context, inspect_model
+from cli.supervise.console import Console
+from cli.supervise.supervisor import Bounds, Supervisor
+
+
+def check(options: ServeOptions) -> ModelFacts:
+    """What can be known to fail is known before any program starts. Raises ModelError or ConfigError."""
+    prepare_jax()
+    facts = inspect_model(options.model)
+    check_context(facts, options.engine.max_model_len)
+    check_memory(worker_memory(options.engine, facts), len(options.roles), available_memory())
+    return facts
+
+
+def worker_memory(engine: EngineFlags, facts: ModelFacts) -> WorkerMemory:
+    """What one worker takes."""
+    kv = engine.kv_memory or DEFAULT_KV_BYTES
+    weights = facts.parameters * (2 if engine.dtype == "bfloat16" else 4)
+    return WorkerMemory(weights=weights, kv=kv, host_kv=engine.host_kv_memory or kv)
+
+
+def serve(options: ServeOptions, facts: ModelFacts) -> int:
+    """Runs the programs until told to stop; returns the exit status."""
+    programs = plan_fleet(options)
+    console = Console(tuple(program.name for program in programs))
+    console.say(f"starting {options.model_name} ({facts.architecture}): {', '.join(p.name for p in programs)}")
+
+    async def supervise() -> int:
+        supervisor = Supervisor(programs, console, Bounds(options.start_seconds, options.drain_seconds))
+        return await supervisor.run(lambda: console.announce(announcement(options, chats=facts.chats)))
+
+    return uvloop.run(supervise())
