@@ -1,0 +1,40 @@
+"""What a router counts."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from halfmoon.telemetry import Metrics, Reading
+from router.fleet import Fleet
+
+
+class RouterMetrics:
+    """The instruments of one router."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.running = metrics.up_down("halfmoon_requests_running", "Requests whose first token was sent.")
+        self.waiting = metrics.up_down("halfmoon_requests_waiting", "Requests without a first token yet.")
+        self.requests = metrics.counter("halfmoon_requests", "Requests ended, by outcome.")
+        self.plans = metrics.counter("halfmoon_plans", "Plans made, by reason: split, or why not.")
+        self.prompt_tokens = metrics.counter("halfmoon_prompt_tokens", "Prompt tokens of requests that were planned.")
+        self.cached_tokens = metrics.counter("halfmoon_cached_tokens", "Prompt tokens found in a prefix cache.")
+        self.generated_tokens = metrics.counter("halfmoon_generated_tokens", "Tokens sent to clients.")
+        self.first_token = metrics.histogram("halfmoon_time_to_first_token_seconds", "From arrival to the first token.")
+        self.token_gap = metrics.histogram("halfmoon_inter_token_latency_seconds", "Between tokens of one choice.")
+        self.request = metrics.histogram("halfmoon_request_seconds", "From arrival to the end.")
+        self.running.add(0)
+        self.waiting.add(0)
+
+    def watch_fleet(self, fleet: Fleet) -> None:
+        """Shows the workers by role and state, and the size of the prefix index."""
+
+        def workers() -> list[Reading]:
+            counts = Counter((worker.role.value, worker.state.value) for worker in fleet.workers)
+            return [(count, {"role": role, "state": state}) for (role, state), count in counts.items()]
+
+        self._metrics.gauge("halfmoon_workers", "Workers known, by role and state.", workers)
+        self._metrics.gauge("halfmoon_prefix_pages", "Distinct pages in the prefix index.", lambda: len(fleet.prefixes))
+
+    def watch(self, name: str, description: str, count: Callable[[], int]) -> None:
+        """Shows a count of things that must return to zero."""
+        self._metrics.gauge(name, description, count)
