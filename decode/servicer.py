@@ -1,0 +1,127 @@
+"""`halfmoon.v1.Decode` over an engine and a data plane."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import grpc
+
+from decode.receiver import check_handle, receive
+from halfmoon.config import DEADLINES
+from halfmoon.engine.engine import Engine
+from halfmoon.engine.request import EngineRequest, Event, PromptScored, Started, Task, Tokens
+from halfmoon.errors import HalfmoonError, UnavailableError
+from halfmoon.tier import EventStream, Gate, engine_request
+from halfmoon.v1 import decode_pb2, decode_pb2_grpc, kvtransfer_pb2
+from halfmoon.wire import logprobs_to_pb, tokens_to_pb
+from kvtransfer import DataPlane
+
+Stream = EventStream[kvtransfer_pb2.PullComplete]
+
+
+@dataclass(slots=True)
+class DecodeTier:
+    """What the servicer works with once the worker is ready."""
+
+    engine: Engine
+    plane: DataPlane
+    salt: bytes
+    vocab: int
+
+
+class DecodeServicer(decode_pb2_grpc.DecodeServicer):
+    """Refuses everything until `open`."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._tier: DecodeTier | None = None
+
+    def open(self, tier: DecodeTier) -> None:
+        """From now on requests that the gate lets in are served."""
+        self._tier = tier
+
+    async def Generate(  # noqa: N802 - the name of the RPC
+        self,
+        request: decode_pb2.DecodeRequest,
+        context: grpc.aio.ServicerContext[decode_pb2.DecodeRequest, decode_pb2.DecodeResponse],
+    ) -> AsyncIterator[decode_pb2.DecodeResponse]:
+        """One request; the stream's end, however it comes, leaves nothing behind."""
+        with self._gate.enter("decode", request.model_fingerprint):
+            tier = self._open_tier()
+            task = Task.ATTACH if request.HasField("handle") else Task.GENERATE
+            wanted = engine_request(request, task, vocab=tier.vocab)
+            if task is Task.ATTACH:
+                check_handle(request.handle, wanted.prompt, tier.salt, tier.plane)
+            remaining = context.time_remaining()
+            timeout = DEADLINES.request if remaining is None else remaining
+            async for response in _generate(tier, wanted, request.handle, timeout):
+                yield response
+
+    async def StopChoices(  # noqa: N802 - the name of the RPC
+        self,
+        request: decode_pb2.StopChoicesRequest,
+        context: grpc.aio.ServicerContext[decode_pb2.StopChoicesRequest, decode_pb2.StopChoicesResponse],
+    ) -> decode_pb2.StopChoicesResponse:
+        """Ends choices when the step under way ends."""
+        del context
+        stopped = await asyncio.wrap_future(
+            self._open_tier().engine.stop_choices(request.request_id, list(request.choices))
+        )
+        return decode_pb2.StopChoicesResponse(stopped=stopped)
+
+    def _open_tier(self) -> DecodeTier:
+        if self._tier is None:
+            raise UnavailableError("this worker is not open yet")
+        return self._tier
+
+
+async def _generate(
+    tier: DecodeTier, request: EngineRequest, handle: kvtransfer_pb2.KvHandle, timeout: float
+) -> AsyncIterator[decode_pb2.DecodeResponse]:
+    events = Stream()
+    pulling: asyncio.Task[None] | None = None
+    tier.engine.submit(request, events.put)
+    try:
+        async for event in events:
+            if isinstance(event, Started) and request.task is Task.ATTACH:
+                pulling = asyncio.create_task(_pull(tier, request.request_id, handle, event.missing, timeout, events))
+            response = _respond(event)
+            if response is not None:
+                yield response
+    finally:
+        if not events.ended:
+            tier.engine.abort(request.request_id)
+        if pulling is not None:
+            pulling.cancel()
+            await asyncio.gather(pulling, return_exceptions=True)
+
+
+async def _pull(
+    tier: DecodeTier,
+    request_id: str,
+    handle: kvtransfer_pb2.KvHandle,
+    missing: tuple[int, ...],
+    timeout: float,
+    events: Stream,
+) -> None:
+    """A transfer that fails ends the request with its error."""
+    try:
+        events.put(await receive(tier.engine, tier.plane, request_id, handle, missing, timeout))
+    except HalfmoonError as error:
+        tier.engine.abort(request_id, error)
+
+
+def _respond(event: Event | kvtransfer_pb2.PullComplete) -> decode_pb2.DecodeResponse | None:
+    match event:
+        case Started():
+            return decode_pb2.DecodeResponse(accepted=decode_pb2.DecodeAccepted(cached_tokens=event.cached_tokens))
+        case PromptScored():
+            entries = [logprobs_to_pb(each) for each in event.entries]
+            return decode_pb2.DecodeResponse(prompt_logprobs=decode_pb2.DecodePromptLogprobs(entries=entries))
+        case Tokens():
+            return decode_pb2.DecodeResponse(tokens=decode_pb2.DecodeTokens(tokens=tokens_to_pb(event.tokens)))
+        case kvtransfer_pb2.PullComplete():
+            moved = decode_pb2.DecodeTransferred(bytes=event.bytes, transport=event.transport, seconds=event.seconds)
+            return decode_pb2.DecodeResponse(transferred=moved)
+        case _:
+            return None

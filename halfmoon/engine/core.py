@@ -1,0 +1,308 @@
+"""The engine without its thread: takes requests, steps, and says what happened. Every call is from one thread."""
+
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from halfmoon.cache.pool import PagePool
+from halfmoon.engine.choices import end_ids_of, output_token, sample_rows
+from halfmoon.engine.request import (
+    Ended,
+    EngineRequest,
+    Event,
+    PagesReady,
+    Progress,
+    PromptScored,
+    Sink,
+    Started,
+    Task,
+    Tokens,
+)
+from halfmoon.engine.scheduler import PrefillPlan, Scheduler
+from halfmoon.engine.sequence import Job, Sequence
+from halfmoon.engine.slots import SlotPool
+from halfmoon.errors import CancelledError, ContextLengthError, HalfmoonError, InternalError, InvalidRequestError
+from halfmoon.request import OutputToken, PositionLogprobs
+from halfmoon.runner.batch import Chunk, DecodeRow, SampleRow
+from halfmoon.runner.runner import PrefillResult, Runner
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the engine has done since it started."""
+
+    prompt_tokens_computed: int = 0
+    prompt_tokens_cached: int = 0
+    tokens_generated: int = 0
+    prefill_steps: int = 0
+    decode_steps: int = 0
+    blocks_received: int = 0
+    preemptions: int = 0
+
+
+class EngineCore:
+    """Scheduler, runner and the jobs between them."""
+
+    def __init__(self, runner: Runner, *, end_ids: Items[int], salt: bytes) -> None:
+        config = runner.config
+        self.counters = Counters()
+        self.jobs: dict[str, Job] = {}
+        self.pool = PagePool(config.pages)
+        self.scheduler = Scheduler(self.pool, config.buckets, page_size=config.geometry.page_size, salt=salt)
+        self.outbox: list[tuple[Sink, Event]] = []
+        self._runner = runner
+        self._max_model_len = config.max_model_len
+        self._end_ids = tuple(end_ids)
+        self._slots = SlotPool(config.slots)
+        self._arrivals = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether a step would do nothing."""
+        return self.scheduler.idle
+
+    def submit(self, request: EngineRequest, sink: Sink) -> None:
+        """Takes a request; one that can never run ends at once with an error."""
+        error = self._refusal(request)
+        if error is not None:
+            self.outbox.append((sink, Ended(error)))
+            return
+        self._arrivals += 1
+        end_ids = frozenset(end_ids_of(request.params, self._end_ids))
+        job = Job(request, sink, self._arrivals, end_ids)
+        job.sequences.append(Sequence(job, 0, list(request.prompt)))
+        self.jobs[request.request_id] = job
+        self.scheduler.add(job.lead)
+
+    def abort(self, request_id: str, error: HalfmoonError | None = None) -> None:
+        """Ends a request and frees what it holds. Unknown ids are ignored: the request may just have ended."""
+        job = self.jobs.get(request_id)
+        if job is not None:
+            self._end(job, error or CancelledError(f"request {request_id} was aborted"))
+
+    def stop_choices(self, request_id: str, choices: Items[int]) -> int:
+        """Ends choices whose text is complete; returns how many were still running."""
+        job = self.jobs.get(request_id)
+        stopped = [each for each in job.sequences if each.choice in choices] if job is not None else []
+        for sequence in stopped:
+            self._finish(sequence)
+        return len(stopped)
+
+    def deliver(self, request_id: str, page: int, block: NDArray[np.generic]) -> None:
+        """Brings page number `page` of an ATTACH; `block` is free when this returns."""
+        job = self.jobs.get(request_id)
+        if job is None or page not in job.awaited:
+            return
+        self._runner.scatter_pages([job.lead.pages[page]], [block])
+        job.awaited.discard(page)
+        self.counters.blocks_received += 1
+
+    def attach(self, request_id: str, first: Items[OutputToken]) -> None:
+        """Starts the choices of an ATTACH whose pages have all been delivered."""
+        job = self.jobs.get(request_id)
+        if job is None:
+            return
+        if job.awaited or not first:
+            lacking = f"pages {sorted(job.awaited)}" if job.awaited else "the first tokens"
+            self._end(job, InternalError(f"request {request_id}: {lacking} were not delivered"))
+            return
+        job.received = True
+        lead = job.lead
+        self.scheduler.advance(lead, lead.uncomputed)
+        self._start_choices(job, first)
+
+    def step(self) -> None:
+        """One turn of the loop: admit, compute prompt chunks, compute one token of each running sequence."""
+        plan = self.scheduler.plan()
+        self.counters.preemptions += len(plan.preempted)
+        for sequence in plan.preempted:
+            self._give_slot(sequence)
+        for sequence in plan.admitted:
+            self._start(sequence)
+        if plan.prefill is not None:
+            self._prefill(plan.prefill)
+        if plan.decode:
+            self._decode(plan.decode)
+
+    def check(self) -> None:
+        """Raises InternalError when pages or slots are not accounted for."""
+        self.pool.check()
+        held = sum(1 for job in self.jobs.values() for each in job.sequences if each.slot)
+        if held != self._slots.used:
+            raise InternalError(f"{self._slots.used} sampling slots are taken, {held} are held")
+        if not self.jobs and self.pool.used:
+            raise InternalError(f"{self.pool.used} pages are held without a request")
+
+    def _refusal(self, request: EngineRequest) -> HalfmoonError | None:
+        length, size = len(request.prompt), self._max_model_len
+        if request.request_id in self.jobs:
+            return InvalidRequestError(f"request id {request.request_id!r} is already running", param="request_id")
+        if not request.prompt:
+            return InvalidRequestError("the prompt has no tokens", param="prompt")
+        if length > size or (length == size and request.params.max_tokens):
+            message = f"the prompt has {length} tokens; this worker takes {size}, new tokens included"
+            return ContextLengthError(message, param="prompt")
+        return None
+
+    def _start(self, sequence: Sequence) -> None:
+        job = sequence.job
+        if sequence.written or sequence.choice:
+            return  # computed again after it was preempted
+        if job.computes:
+            self.counters.prompt_tokens_cached += sequence.computed
+            self._post(job, Started(sequence.computed))
+            self._publish(sequence)
+            return
+        cached = sequence.computed // self._runner.config.geometry.page_size
+        job.awaited.update(range(cached, len(sequence.pages)))
+        self._post(job, Started(sequence.computed, tuple(sorted(job.awaited))))
+
+    def _prefill(self, plan: PrefillPlan) -> None:
+        self.counters.prefill_steps += 1
+        chunks = [self._chunk(each.sequence, each.length) for each in plan.chunks]
+        lasts = [each.last for each in plan.chunks]
+        result = self._runner.prefill(chunks, plan.bucket)
+        for index, planned in enumerate(plan.chunks):
+            sequence = planned.sequence
+            self.scheduler.advance(sequence, planned.length)
+            self.counters.prompt_tokens_computed += planned.length
+            sequence.job.prompt_logprobs.extend(result.prompt_logprobs.get(index, ()))
+            self._publish(sequence)
+            if not sequence.written:
+                self._post(sequence.job, Progress(sequence.computed))
+        self._sample_first(plan, result, lasts)
+
+    def _chunk(self, sequence: Sequence, length: int) -> Chunk:
+        start, job = sequence.computed, sequence.job
+        ends = length == sequence.uncomputed
+        targets = job.request.prompt[start + 1 : start + length + 1] if job.wants_prompt_logprobs else ()
+        wants_logits = ends and job.request.params.max_tokens > 0
+        return Chunk(sequence.tokens[start : start + length], start, sequence.pages, wants_logits, targets)
+
+    def _sample_first(self, plan: PrefillPlan, result: PrefillResult, lasts: list[bool]) -> None:
+        """Draws the tokens that follow the sequences computed completely by this step."""
+        ended = [(index, each.sequence) for index, each in enumerate(plan.chunks) if lasts[index]]
+        rows: list[SampleRow] = []
+        owners: list[Sequence] = []
+        for index, sequence in ended:
+            if index in result.rows:
+                self._take_slot(sequence, [])
+                drawn = sample_rows(sequence, result.rows[index])
+                rows.extend(drawn)
+                owners.extend([sequence] * len(drawn))
+        tokens: dict[int, list[OutputToken]] = {id(sequence): [] for _, sequence in ended}
+        sampled = self._runner.sample(result.logits, rows)
+        for row, owner, (batch, place) in zip(rows, owners, sampled, strict=True):
+            token = output_token(owner, row, batch, place, self._max_model_len)
+            tokens[id(owner)].append(token)
+        for _, sequence in ended:
+            self._give_slot(sequence)
+            self._after_prefill(sequence, tokens[id(sequence)])
+
+    def _after_prefill(self, sequence: Sequence, tokens: list[OutputToken]) -> None:
+        job = sequence.job
+        self.counters.tokens_generated += len(tokens)
+        if job.wants_prompt_logprobs:
+            self._post_prompt_logprobs(job)
+        if tokens:
+            self._post(job, Tokens(tuple(tokens)))
+        if job.request.task is Task.PREFILL or not tokens:
+            self._end(job)
+        elif sequence.written:  # computed again after it was preempted
+            self._advance_choice(sequence, tokens[0])
+        else:
+            self._start_choices(job, tokens)
+
+    def _post_prompt_logprobs(self, job: Job) -> None:
+        count = job.request.params.prompt_logprobs or 0
+        entries = [PositionLogprobs(each.chosen, each.top[:count]) for each in job.prompt_logprobs]
+        job.scored = True
+        job.prompt_logprobs.clear()
+        self._post(job, PromptScored((PositionLogprobs(None), *entries)))
+
+    def _start_choices(self, job: Job, first: Items[OutputToken]) -> None:
+        """Turns the computed prompt into one running sequence for each choice that its first token did not end."""
+        lead = job.lead
+        for token in first[1:]:
+            if token.finish is None:
+                sequence, copied = self.scheduler.fork(lead, token.choice)
+                job.sequences.append(sequence)
+                if copied is not None:
+                    self._runner.copy_page(*copied)
+                sequence.tokens.append(token.token_id)
+                self.scheduler.run(sequence) if sequence.pages else self.scheduler.add(sequence)
+        self._advance_choice(lead, first[0])
+
+    def _decode(self, batch: list[Sequence]) -> None:
+        self.counters.decode_steps += 1
+        for sequence in batch:
+            self._take_slot(sequence, batch)
+        logits = self._runner.decode([DecodeRow(each.tokens[-1], each.computed, each.pages) for each in batch])
+        rows = [SampleRow(index, each.params, each.choice, each.written, each.slot) for index, each in enumerate(batch)]
+        sampled = self._runner.sample(logits, rows)
+        by_job: dict[str, list[OutputToken]] = {}
+        for sequence, row, (drawn, place) in zip(batch, rows, sampled, strict=True):
+            self.scheduler.advance(sequence, 1)
+            token = output_token(sequence, row, drawn, place, self._max_model_len)
+            by_job.setdefault(sequence.job.request_id, []).append(token)
+        self.counters.tokens_generated += len(batch)
+        for request_id, tokens in by_job.items():
+            self._post(self.jobs[request_id], Tokens(tuple(tokens)))
+        for sequence in batch:
+            token = next(each for each in by_job[sequence.job.request_id] if each.choice == sequence.choice)
+            self._advance_choice(sequence, token)
+
+    def _advance_choice(self, sequence: Sequence, token: OutputToken) -> None:
+        """Takes a choice's newest token: it runs on, or is over."""
+        sequence.tokens.append(token.token_id)
+        if token.finish is not None:
+            self._finish(sequence)
+        elif sequence not in self.scheduler.running:
+            self.scheduler.run(sequence)
+
+    def _publish(self, sequence: Sequence) -> None:
+        """Copies out the prompt's pages that became complete; the last one counts once the prompt is."""
+        job, page_size = sequence.job, self._runner.config.geometry.page_size
+        if not job.request.publish:
+            return
+        ready = sequence.computed // page_size if sequence.uncomputed else len(sequence.pages)
+        pages = sequence.pages[sequence.published : ready]
+        if pages:
+            self._post(job, PagesReady(sequence.published, tuple(self._runner.gather_pages(pages))))
+            sequence.published = ready
+
+    def _take_slot(self, sequence: Sequence, batch: list[Sequence]) -> None:
+        if sequence.slot or not sequence.params.adjusts_logits:
+            return
+        if not self._slots.free:
+            self._give_slot(next(each for each in self.scheduler.running if each.slot and each not in batch))
+        sequence.slot = self._slots.take()
+        prompt, output = sequence.job.request.prompt, sequence.output
+        self._runner.fill_slot(sequence.slot, sequence.params, prompt, output, tuple(sequence.job.end_ids))
+
+    def _give_slot(self, sequence: Sequence) -> None:
+        if sequence.slot:
+            self._slots.give(sequence.slot)
+            sequence.slot = 0
+
+    def _finish(self, sequence: Sequence) -> None:
+        """One choice is over; with the last one the request is."""
+        job = sequence.job
+        self._give_slot(sequence)
+        self.scheduler.remove(sequence)
+        job.sequences.remove(sequence)
+        if not job.sequences:
+            self._end(job)
+
+    def _end(self, job: Job, error: HalfmoonError | None = None) -> None:
+        for sequence in job.sequences:
+            self._give_slot(sequence)
+            self.scheduler.remove(sequence)
+        job.sequences.clear()
+        del self.jobs[job.request_id]
+        self._post(job, Ended(error))
+
+    def _post(self, job: Job, event: Event) -> None:
+        self.outbox.append((job.sink, event))

@@ -1,0 +1,197 @@
+"""What the next step computes. Plain Python: no device, no clock, no I/O.
+
+A sequence is in one of four places: `waiting` (holds no pages), `attached` (its pages are being filled from elsewhere),
+`prefilling` (its tokens are computed chunk by chunk) or `running` (one token a step). Each is kept in serving order.
+"""
+
+from bisect import insort
+from dataclasses import dataclass, field
+
+from halfmoon.cache.pool import PagePool
+from halfmoon.engine.sequence import Sequence
+from halfmoon.runner.buckets import ROWS_PER_PREFILL, BucketTable, PrefillBucket
+
+_RUNNING_PER_RESERVED_PAGE = 4
+"""Running sequences for which one page is kept free at admission, so that growing rarely has to preempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChunk:
+    """The next `length` tokens of a sequence."""
+
+    sequence: Sequence
+    length: int
+
+    @property
+    def last(self) -> bool:
+        """Whether the sequence is computed completely after it."""
+        return self.length == self.sequence.uncomputed
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillPlan:
+    """One prefill step."""
+
+    bucket: PrefillBucket
+    chunks: list[PlannedChunk]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What happens next: sequences admitted, one prefill step or none, one decode step or none.
+
+    `preempted` sequences lost their pages to older ones and wait again.
+    """
+
+    preempted: list[Sequence] = field(default_factory=list)
+    admitted: list[Sequence] = field(default_factory=list)
+    prefill: PrefillPlan | None = None
+    decode: list[Sequence] = field(default_factory=list)
+
+
+class Scheduler:
+    """Decides admission, chunks, batches and preemption; owns the pages of all sequences."""
+
+    def __init__(self, pool: PagePool, buckets: BucketTable, *, page_size: int, salt: bytes) -> None:
+        self.pool = pool
+        self.waiting: list[Sequence] = []
+        self.attached: list[Sequence] = []
+        self.prefilling: list[Sequence] = []
+        self.running: list[Sequence] = []
+        self._buckets = buckets
+        self._page_size = page_size
+        self._salt = salt
+
+    @property
+    def idle(self) -> bool:
+        """Whether no step could do anything."""
+        return not (self.waiting or self.prefilling or self.running)
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens that wait to be computed by prefill steps."""
+        return sum(each.uncomputed for each in (*self.waiting, *self.prefilling) if each.job.computes)
+
+    def add(self, sequence: Sequence) -> None:
+        """Queues a sequence that holds no pages."""
+        insort(self.waiting, sequence, key=lambda each: each.order)
+
+    def plan(self) -> Plan:
+        """The next step. Pages that it needs are reserved when this returns."""
+        plan = Plan()
+        plan.decode = self._plan_decode(plan.preempted)
+        plan.admitted = self._admit()
+        plan.prefill = self._plan_prefill()
+        return plan
+
+    def advance(self, sequence: Sequence, tokens: int) -> None:
+        """Says that the KV of the next `tokens` tokens is in the pages; full pages become reusable."""
+        known = sequence.computed // self._page_size
+        sequence.computed += tokens
+        sequence.extend_hashes(self._salt, self._page_size, sequence.computed)
+        for index in range(known, sequence.computed // self._page_size):
+            self.pool.register(sequence.pages[index], sequence.hashes[index])
+
+    def run(self, sequence: Sequence) -> None:
+        """Moves a sequence whose newest token alone is not computed to the decode batch."""
+        self._forget(sequence)
+        insort(self.running, sequence, key=lambda each: each.order)
+
+    def fork(self, lead: Sequence, choice: int) -> tuple[Sequence, tuple[int, int] | None]:
+        """Another choice of the lead's prompt: shares full pages; the partial one has to be copied (source, target).
+
+        Without a page for the copy the choice gets no pages: add it, and it will be computed like a preempted one.
+        """
+        full = lead.computed // self._page_size
+        sequence = Sequence(lead.job, choice, list(lead.job.request.prompt))
+        if lead.computed % self._page_size == 0:
+            copied: list[int] | None = []
+        else:
+            copied = self.pool.allocate(1)
+        if copied is None:
+            return sequence, None
+        self.pool.share(lead.pages[:full])
+        sequence.pages = lead.pages[:full] + copied
+        sequence.hashes, sequence.computed = lead.hashes[:full], lead.computed
+        return sequence, (lead.pages[full], copied[0]) if copied else None
+
+    def remove(self, sequence: Sequence) -> None:
+        """Ends a sequence wherever it is and gives its pages back."""
+        self._forget(sequence)
+        self._drop_pages(sequence)
+
+    def _forget(self, sequence: Sequence) -> None:
+        for place in (self.waiting, self.attached, self.prefilling, self.running):
+            if sequence in place:
+                place.remove(sequence)
+
+    def _drop_pages(self, sequence: Sequence) -> None:
+        self.pool.release(sequence.pages)
+        sequence.pages = []
+        sequence.computed = 0
+
+    def _admit(self) -> list[Sequence]:
+        admitted: list[Sequence] = []
+        while self.waiting and self._reserve(self.waiting[0]):
+            sequence = self.waiting.pop(0)
+            place = self.prefilling if sequence.job.computes else self.attached
+            insort(place, sequence, key=lambda each: each.order)
+            admitted.append(sequence)
+        return admitted
+
+    def _reserve(self, sequence: Sequence) -> bool:
+        """Takes cached and new pages for all tokens so far; False, and nothing taken, when there are too few."""
+        computes = sequence.job.computes
+        usable = len(sequence.tokens) - 1 if computes else len(sequence.tokens)  # a logit needs one token computed
+        sequence.hashes.clear()
+        if not (computes and sequence.job.wants_prompt_logprobs):
+            sequence.extend_hashes(self._salt, self._page_size, usable)
+        cached = self.pool.match(sequence.hashes)
+        needed = -(-len(sequence.tokens) // self._page_size) - len(cached)
+        reserve = -(-len(self.running) // _RUNNING_PER_RESERVED_PAGE)
+        fresh = self.pool.allocate(needed) if self.pool.available >= needed + reserve else None
+        if fresh is None:
+            self.pool.release(cached)
+            return False
+        sequence.pages = cached + fresh
+        sequence.computed = len(cached) * self._page_size
+        del sequence.hashes[len(cached) :]
+        return True
+
+    def _plan_prefill(self) -> PrefillPlan | None:
+        chunks: list[PlannedChunk] = []
+        ending = 0
+        for sequence in self.prefilling:
+            length = self._chunk_length(sequence, [chunk.length for chunk in chunks])
+            if length == 0 or ending == ROWS_PER_PREFILL:
+                break
+            chunks.append(PlannedChunk(sequence, length))
+            ending += chunks[-1].last
+        bucket = self._buckets.prefill_for([chunk.length for chunk in chunks]) if chunks else None
+        return None if bucket is None else PrefillPlan(bucket, chunks)
+
+    def _chunk_length(self, sequence: Sequence, taken: list[int]) -> int:
+        """All that is left if it fits beside `taken`; else whole runs of the largest bucket; 0 when that is full."""
+        if self._buckets.prefill_for([*taken, sequence.uncomputed]) is not None:
+            return sequence.uncomputed
+        largest = self._buckets.prefill[-1]
+        free = largest.runs - sum(-(-length // largest.run) for length in taken)
+        return max(0, min(free * largest.run, (sequence.uncomputed - 1) // largest.run * largest.run))
+
+    def _plan_decode(self, preempted: list[Sequence]) -> list[Sequence]:
+        """The first sequences that fit the batch, each with a page for its next token; the newest make room."""
+        first = self.running[: self._buckets.max_batch]
+        return [each for each in first if each not in preempted and self._grow(each, preempted)]
+
+    def _grow(self, sequence: Sequence, preempted: list[Sequence]) -> bool:
+        if sequence.computed < len(sequence.pages) * self._page_size:
+            return True
+        while (page := self.pool.allocate(1)) is None:
+            youngest = self.running[-1]
+            self.remove(youngest)
+            self.add(youngest)
+            preempted.append(youngest)
+            if youngest is sequence:
+                return False
+        sequence.pages += page
+        return True

@@ -1,0 +1,36 @@
+"""From a tier's request message to what its engine takes."""
+
+from typing import Protocol
+
+from halfmoon.engine.request import EngineRequest, Task
+from halfmoon.errors import InvalidRequestError
+from halfmoon.v1 import common_pb2
+from halfmoon.wire import sampling_from_pb
+
+
+class TierRequest(Protocol):
+    """What `PrefillRequest` and `DecodeRequest` have in common."""
+
+    request_id: str
+    priority: int
+
+    @property
+    def prompt_token_ids(self) -> "list[int]": ...
+
+    @property
+    def sampling(self) -> common_pb2.SamplingParams: ...
+
+
+def engine_request(request: TierRequest, task: Task, *, vocab: int, publish: bool = False) -> EngineRequest:
+    """Raises InvalidRequestError for what would harm the engine; finer validation is the router's."""
+    if not request.sampling.HasField("seed"):
+        raise InvalidRequestError("sampling.seed is not set: the caller of a tier draws it", param="seed")
+    if not request.sampling.HasField("max_tokens"):
+        raise InvalidRequestError("sampling.max_tokens is not set: the caller of a tier sets it", param="max_tokens")
+    prompt = tuple(request.prompt_token_ids)
+    params = sampling_from_pb(request.sampling, max_tokens=0, seed=0)
+    for name, ids in (("prompt", prompt), ("stop_token_ids", params.stop_token_ids), ("logit_bias", params.logit_bias)):
+        beyond = next((each for each in ids if each >= vocab), None)
+        if beyond is not None:
+            raise InvalidRequestError(f"{name} has the token id {beyond}; the vocabulary has {vocab}", param=name)
+    return EngineRequest(request.request_id, prompt, params, task, request.priority, publish)

@@ -1,0 +1,65 @@
+"""From device pages to host blocks: copies a prompt's pages out while later ones are still computed."""
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+
+from halfmoon.cache.hashing import page_hashes
+from halfmoon.config import PageGeometry
+from halfmoon.engine.request import PagesReady
+from halfmoon.request import OutputToken
+from halfmoon.v1 import kvtransfer_pb2
+from kvtransfer import DataPlane, block_checksum
+
+
+def offered_blocks(prompt: Sequence[int], salt: bytes, geometry: PageGeometry) -> list[kvtransfer_pb2.KvBlock]:
+    """The blocks of a prompt as they are offered: content hash of each full page, tokens of each."""
+    size = geometry.page_size
+    blocks = [kvtransfer_pb2.KvBlock(content_hash=each, tokens=size) for each in page_hashes(salt, prompt, size)]
+    rest = len(prompt) % size
+    return [*blocks, kvtransfer_pb2.KvBlock(tokens=rest)] if rest else blocks
+
+
+class Publisher:
+    """Fills the blocks of one handle in order, in a task of its own, so that the first token does not wait for it."""
+
+    def __init__(self, plane: DataPlane, handle: kvtransfer_pb2.KvHandle) -> None:
+        self._plane = plane
+        self._handle = handle
+        self._queue: asyncio.Queue[PagesReady | None] = asyncio.Queue()
+        self._task = asyncio.create_task(self._run())
+
+    def add(self, pages: PagesReady) -> None:
+        """Queues complete pages."""
+        self._queue.put_nowait(pages)
+
+    async def seal(self, first: Sequence[OutputToken]) -> None:
+        """Waits until all pages are published, and seals the handle. Raises what publishing raised."""
+        self._queue.put_nowait(None)
+        await self._task
+        await self._plane.seal(self._handle.handle_id, first)
+
+    async def cancel(self) -> None:
+        """Stops copying; returns when nothing is written any more."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while (pages := await self._queue.get()) is not None:
+            copying = asyncio.create_task(asyncio.to_thread(self._copy, pages))
+            try:
+                checksums = await asyncio.shield(copying)
+            except asyncio.CancelledError:
+                await copying
+                raise
+            await self._plane.publish(self._handle.handle_id, pages.first, checksums)
+
+    def _copy(self, pages: PagesReady) -> list[int]:
+        checksums: list[int] = []
+        for array, count in pages.blocks:
+            for block in np.asarray(array)[:count]:
+                target = self._plane.block(self._handle.blocks[pages.first + len(checksums)].offset)
+                target[:] = block.reshape(-1).view(np.uint8)
+                checksums.append(block_checksum(target))
+        return checksums
