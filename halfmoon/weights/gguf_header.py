@@ -64,7 +64,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
         return _read_cached(path, state.st_size, state.st_mtime_ns)
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    except (_DamagedError, ValueError) as error:
+    except (_DamagedError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} is damaged or truncated ({error}): download or copy it again") from error
 
 

@@ -14,7 +14,7 @@ from halfmoon.weights.gguf_header import GgufTensor
 
 _PLAIN = {Type.F32: np.dtype(np.float32), Type.F16: np.dtype(np.float16), Type.BF16: np.dtype(ml_dtypes.bfloat16)}
 _QUANTISED = (Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q4_K, Type.Q6_K)
-_ROWS_BYTES = 4 << 20
+_PIECE_BYTES = 4 << 20
 
 
 def check_type(path: Path, name: str, info: GgufTensor) -> None:
@@ -41,7 +41,7 @@ def _dequantise(stored: NDArray[np.uint8], info: GgufTensor) -> NDArray[np.float
     """A few MiB at a time, so that the package's intermediate arrays stay small beside the tensor."""
     rows = stored.reshape(-1, stored.shape[-1])
     result = np.empty((len(rows), info.shape[-1]), np.float32)
-    step = max(1, _ROWS_BYTES // result[:1].nbytes)
+    step = max(1, _PIECE_BYTES // result[:1].nbytes)
     for first in range(0, len(rows), step):
         result[first : first + step] = dequantize(rows[first : first + step], info.type)
     return result.reshape(info.shape)

