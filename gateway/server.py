@@ -20,6 +20,9 @@ _log = logging.getLogger(__name__)
 _ABORT_SECONDS = 2.0
 """How long requests that were ended by force may take to tell their clients."""
 
+_SILENT_SECONDS = 30
+"""A connection without traffic for this long is probed; after as long again without an answer it is dead."""
+
 _KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
 
@@ -131,6 +134,21 @@ class _Server(uvicorn.Server):
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}", param="port") from error
+    _end_silent_connections(listener)
+    return listener
+
+
+def _end_silent_connections(listener: socket.socket) -> None:
+    """Has the kernel end accepted connections whose peer vanished or takes nothing; they inherit these options."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", _SILENT_SECONDS),
+        ("TCP_KEEPINTVL", _SILENT_SECONDS // 6),
+        ("TCP_KEEPCNT", 6),
+        ("TCP_USER_TIMEOUT", 2 * _SILENT_SECONDS * 1000),
+    ):
+        if hasattr(socket, option):
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -21,7 +21,7 @@ def parse_chat(raw: bytes, request_id: str, *, longest: float) -> Call:
     choices = choices_of(body, 1)
     view = View(
         logprobs=_logprobs(body),
-        prompt_logprobs=body.prompt_logprobs,
+        prompt_logprobs=numbers.optional_count("prompt_logprobs", body.prompt_logprobs),
         token_ids=bool(body.return_token_ids),
         tokens_as_ids=bool(body.return_tokens_as_token_ids),
     )
@@ -32,7 +32,7 @@ def parse_chat(raw: bytes, request_id: str, *, longest: float) -> Call:
         sampling=sampling_params(
             body,
             choices=choices,
-            max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
+            max_tokens=_max_tokens(body),
             logprobs=view.logprobs,
             prompt_logprobs=view.prompt_logprobs,
         ),
@@ -85,6 +85,13 @@ def _parts(path: str, content: Sequence[ContentPart]) -> Iterator[str]:
         if part.text is None:
             raise InvalidRequestError(f"{where}.text is missing", param="messages")
         yield part.text
+
+
+def _max_tokens(body: ChatBody) -> int | None:
+    """The newer of the two names wins."""
+    limit = numbers.optional_count("max_tokens", body.max_tokens)
+    newer = numbers.optional_count("max_completion_tokens", body.max_completion_tokens)
+    return limit if newer is None else newer
 
 
 def _logprobs(body: ChatBody) -> int | None:

@@ -29,8 +29,8 @@ def parse_completion(raw: bytes, request_id: str, *, longest: float) -> Call:
     if body.best_of is not None and numbers.count("best_of", body.best_of) != choices:
         raise InvalidRequestError(f"best_of must equal n ({choices}), not {body.best_of}", param="best_of")
     view = View(
-        logprobs=body.logprobs,
-        prompt_logprobs=body.prompt_logprobs,
+        logprobs=numbers.optional_count("logprobs", body.logprobs),
+        prompt_logprobs=numbers.optional_count("prompt_logprobs", body.prompt_logprobs),
         echo=bool(body.echo),
         token_ids=bool(body.return_token_ids),
         tokens_as_ids=bool(body.return_tokens_as_token_ids),
@@ -52,8 +52,8 @@ def _requests(
     sampling = sampling_params(
         body,
         choices=choices,
-        max_tokens=DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens,
-        logprobs=body.logprobs,
+        max_tokens=numbers.count("max_tokens", DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens),
+        logprobs=view.logprobs,
         prompt_logprobs=_prompt_logprobs(view),
     )
     requests = []

@@ -17,6 +17,11 @@ def count(name: str, value: int) -> int:
     return value
 
 
+def optional_count(name: str, value: int | None) -> int | None:
+    """The same, or None where it is not given."""
+    return None if value is None else count(name, value)
+
+
 def signed(name: str, value: int) -> int:
     """A signed 32-bit integer."""
     if not -(1 << 31) <= value < 1 << 31:

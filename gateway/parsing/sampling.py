@@ -10,13 +10,17 @@ _REALS = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalt
 def sampling_params(
     body: GenerationBody, *, choices: int, max_tokens: int | None, logprobs: int | None, prompt_logprobs: int | None
 ) -> SamplingParams:
-    """The message for the router; what the body leaves out gets the API's default, None what is left of the context."""
+    """The message for the router, with the API's default for what the body leaves out.
+
+    `max_tokens` None means what is left of the context; the numbers that are given by name have been checked.
+    """
     message = SamplingParams(
         temperature=1.0,
         n=choices,
         stop=_stop_strings(body.stop),
         stop_token_ids=numbers.token_ids("stop_token_ids", body.stop_token_ids or ()),
         logit_bias=numbers.logit_bias("logit_bias", body.logit_bias or {}),
+        min_tokens=numbers.count("min_tokens", body.min_tokens or 0),
         ignore_eos=bool(body.ignore_eos),
         include_stop_str_in_output=bool(body.include_stop_str_in_output),
     )
@@ -24,17 +28,16 @@ def sampling_params(
         real = getattr(body, name)
         if real is not None:
             setattr(message, name, numbers.real(name, real))
-    for name, number in (
-        ("top_k", None if body.top_k == -1 else body.top_k),
-        ("min_tokens", body.min_tokens),
-        ("max_tokens", max_tokens),
-        ("logprobs", logprobs),
-        ("prompt_logprobs", prompt_logprobs),
-    ):
-        if number is not None:
-            setattr(message, name, numbers.count(name, number))
+    if body.top_k is not None and body.top_k != -1:
+        message.top_k = numbers.count("top_k", body.top_k)
     if body.seed is not None:
         message.seed = numbers.seed("seed", body.seed)
+    if max_tokens is not None:
+        message.max_tokens = max_tokens
+    if logprobs is not None:
+        message.logprobs = logprobs
+    if prompt_logprobs is not None:
+        message.prompt_logprobs = prompt_logprobs
     return message
 
 
