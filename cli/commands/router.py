@@ -40,6 +40,4 @@ def run(args: Namespace) -> int:
         served_model_name=args.served_model_name,
         max_model_len=args.max_model_len,
     )
-    return run_until_signal(
-        NAME, lambda stopping: run_router(config, stopping=stopping, drain_seconds=args.drain_seconds)
-    )
+    return run_until_signal(NAME, lambda stopping: run_router(config, stopping, grace=args.drain_seconds))

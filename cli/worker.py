@@ -1,0 +1,183 @@
+"""A prefill or decode worker as a program: the engine with its gRPC services, beside its data plane."""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.loop import run_until_signal
+from cli.worker_engine import LoadedEngine, load_engine
+from cli.worker_metrics import watch_engine
+from decode import DecodeServicer
+from decode.servicer import DecodeTier
+from halfmoon.config import DEADLINES, PAGE_SIZE
+from halfmoon.errors import HalfmoonError
+from halfmoon.rpc import GrpcServer, RegistrationAgent, WorkerReport
+from halfmoon.telemetry import Metrics, serve_metrics
+from halfmoon.tier import Gate, WorkerState, post_to
+from halfmoon.v1 import decode_pb2_grpc, prefill_pb2_grpc, router_pb2
+from halfmoon.wire import geometry_to_pb
+from kvtransfer import DataPlane, PlaneSpec
+from prefill import PrefillServicer
+from prefill.servicer import PrefillTier
+
+_log = logging.getLogger(__name__)
+
+_ROLES = {
+    "prefill": router_pb2.WORKER_ROLE_PREFILL,
+    "decode": router_pb2.WORKER_ROLE_DECODE,
+    "both": router_pb2.WORKER_ROLE_BOTH,
+}
+_STATES = {
+    WorkerState.STARTING: router_pb2.WORKER_STATE_STARTING,
+    WorkerState.READY: router_pb2.WORKER_STATE_READY,
+    WorkerState.DRAINING: router_pb2.WORKER_STATE_DRAINING,
+}
+_REQUEST_LIMIT = 1024
+_PULL_RESERVE = 8
+"""Host blocks that a worker which both offers and pulls keeps for pulling."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """What a worker was asked for; sizes in bytes, None where it decides itself."""
+
+    model: Path
+    role: str
+    routers: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 0
+    worker_id: str | None = None
+    dtype: str = "float32"
+    max_model_len: int | None = None
+    kv_memory: int | None = None
+    host_kv_memory: int | None = None
+    page_size: int = PAGE_SIZE
+    metrics_port: int | None = None
+    drain_seconds: float = DEADLINES.drain
+    transports: tuple[str, ...] = ("shm", "tcp")
+
+
+def run_worker(config: WorkerConfig) -> int:
+    """Serves until told to stop; returns the exit status."""
+    failed = False
+
+    async def run(stopping: asyncio.Event) -> None:
+        nonlocal failed
+        failed = not await Worker(config).run(stopping)
+
+    status = run_until_signal(config.worker_id or config.role, run)
+    return 1 if failed else status
+
+
+class Worker:
+    """One worker, from loading to its end."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._config = config
+        self._id = config.worker_id or f"{config.role}-{socket.gethostname()}-{secrets.token_hex(3)}"
+        self._incarnation = secrets.randbits(64) | 1
+        self._metrics = Metrics(config.role)
+
+    async def run(self, stopping: asyncio.Event) -> bool:
+        """Loads, serves, drains. False when the engine or the data plane failed."""
+        config = self._config
+        metrics = None if config.metrics_port is None else serve_metrics(self._metrics, config.host, config.metrics_port)
+        loaded = await asyncio.to_thread(load_engine, config, post_to(asyncio.get_running_loop()), self._metrics)
+        gate = Gate(worker_id=self._id, role=config.role, fingerprint=loaded.fingerprint, limit=_REQUEST_LIMIT)
+        plane = await DataPlane.start(self._plane_spec(loaded))
+        watch_engine(self._metrics, loaded.engine, plane, gate)
+        server = GrpcServer(config.host, config.port)
+        agent: RegistrationAgent | None = None
+        try:
+            loaded.engine.start()
+            self._add_services(server, gate, loaded, plane)
+            await server.start()
+            gate.state = WorkerState.READY
+            await server.set_serving(True)
+            agent = RegistrationAgent(config.routers, self._info(loaded, server.port), lambda: _report(gate, loaded))
+            agent.start()
+            _log.info("ready", extra={"worker": self._id, "port": server.port, "role": config.role})
+            healthy = await _until_stopped(stopping, loaded, plane)
+            gate.state = WorkerState.DRAINING
+            agent.wake()
+            await server.stop(config.drain_seconds if healthy else 0.0)
+            return healthy
+        finally:
+            if agent is not None:
+                await agent.close()
+            await plane.close()
+            await asyncio.to_thread(loaded.engine.stop, DEADLINES.control)
+            if metrics is not None:
+                await asyncio.to_thread(metrics.close)
+            _log.info("stopped", extra={"worker": self._id})
+
+    def _plane_spec(self, loaded: LoadedEngine) -> PlaneSpec:
+        blocks = loaded.host_blocks
+        return PlaneSpec(
+            worker_id=self._id,
+            incarnation=self._incarnation,
+            fingerprint=loaded.fingerprint,
+            geometry=loaded.geometry,
+            host_blocks=blocks,
+            host=self._config.host,
+            advertised_host=_advertised(self._config.host),
+            transports=self._config.transports,
+            pull_reserve=min(_PULL_RESERVE, blocks // 2) if self._config.role == "both" else 0,
+        )
+
+    def _add_services(self, server: GrpcServer, gate: Gate, loaded: LoadedEngine, plane: DataPlane) -> None:
+        prefill, decode = PrefillServicer(gate), DecodeServicer(gate)
+        prefill.open(PrefillTier(loaded.engine, plane, loaded.salt, loaded.vocab))
+        decode.open(DecodeTier(loaded.engine, plane, loaded.salt, loaded.vocab))
+        server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, prefill, "halfmoon.v1.Prefill")
+        server.add(decode_pb2_grpc.add_DecodeServicer_to_server, decode, "halfmoon.v1.Decode")
+
+    def _info(self, loaded: LoadedEngine, port: int) -> router_pb2.WorkerInfo:
+        return router_pb2.WorkerInfo(
+            worker_id=self._id,
+            incarnation=self._incarnation,
+            address=f"{_advertised(self._config.host)}:{port}",
+            role=_ROLES[self._config.role],
+            model_fingerprint=loaded.fingerprint,
+            geometry=geometry_to_pb(loaded.geometry),
+            max_model_len=loaded.max_model_len,
+        )
+
+
+def _advertised(host: str) -> str:
+    """The address that peers connect to: a name of this machine where the worker listens on every interface."""
+    return socket.gethostbyname(socket.gethostname()) if host in {"0.0.0.0", "::"} else host  # noqa: S104
+
+
+def _report(gate: Gate, loaded: LoadedEngine) -> WorkerReport:
+    status = loaded.engine.board.status
+    stored, removed = loaded.engine.board.take_cache_changes()
+    load = router_pb2.WorkerLoad(
+        requests_running=status.requests_running,
+        requests_waiting=status.requests_waiting,
+        pages_total=status.pages_total,
+        pages_free=status.pages_free,
+        prefill_tokens_queued=status.prefill_tokens_queued,
+    )
+    return WorkerReport(_STATES[gate.state], load, stored, removed)
+
+
+async def _until_stopped(stopping: asyncio.Event, loaded: LoadedEngine, plane: DataPlane) -> bool:
+    """Waits for the signal; False when the engine or the data plane ended by itself."""
+    while not stopping.is_set():
+        if loaded.engine.failure is not None:
+            _log.error("the engine failed", extra={"error": loaded.engine.failure})
+            return False
+        if plane.died.is_set():
+            _log.error("the data plane died")
+            return False
+        try:
+            await asyncio.wait_for(stopping.wait(), DEADLINES.heartbeat / 4)
+        except TimeoutError:
+            continue
+    return True

@@ -1,0 +1,124 @@
+"""From a model on disk to an engine that is compiled and ready to start."""
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cli.preflight.memory import DEFAULT_KV_BYTES
+from halfmoon.cache.hashing import cache_salt
+from halfmoon.config import PageGeometry
+from halfmoon.engine.core import EngineCore
+from halfmoon.engine.engine import Engine, Post
+from halfmoon.errors import ConfigError
+from halfmoon.models.registry import load_model, model_config
+from halfmoon.runner.buckets import BucketTable
+from halfmoon.runner.programs import CompileCounter
+from halfmoon.runner.runner import Runner, RunnerConfig
+from halfmoon.telemetry import Metrics
+from halfmoon.text import load_text_model
+from halfmoon.weights import open_checkpoint
+
+if TYPE_CHECKING:
+    from cli.worker import WorkerConfig
+
+_log = logging.getLogger(__name__)
+
+_PROGRESS_EVERY = 5.0
+"""Seconds between lines that say how far loading or compiling is."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEngine:
+    """An engine and what the rest of the worker needs to know of it."""
+
+    engine: Engine
+    geometry: PageGeometry
+    fingerprint: str
+    salt: bytes
+    vocab: int
+    max_model_len: int
+    host_blocks: int
+
+
+def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedEngine:
+    """Loads the weights and compiles every step; says how far it is. Raises ModelError or ConfigError."""
+    checkpoint = open_checkpoint(config.model)
+    shape = model_config(checkpoint.config)
+    geometry = shape.geometry(config.page_size, config.dtype)
+    sizes = _Sizes.of(config, geometry, shape.max_model_len)
+    counter = CompileCounter()
+    _log.info("loading", extra={"model": config.model.name, "dtype": config.dtype})
+    model = load_model(checkpoint, dtype=config.dtype, progress=_Pace("loaded tensors"))
+    buckets = BucketTable.default(page_size=config.page_size)
+    runner_config = RunnerConfig(
+        geometry, sizes.pages, sizes.max_model_len, buckets, decodes=config.role != "prefill"
+    )
+    runner = Runner(model, runner_config)
+    runner.compile_all(_Pace("compiled steps"))
+    metrics.gauge("halfmoon_worker_compilations_after_ready", "XLA compilations since READY", _since(counter))
+    salt = cache_salt(checkpoint.fingerprint, config.dtype, config.page_size)
+    core = EngineCore(runner, end_ids=load_text_model(config.model).end_token_ids, salt=salt)
+    _log.info("compiled", extra={"pages": sizes.pages, "tokens": sizes.pages * config.page_size})
+    return LoadedEngine(
+        engine=Engine(core, post),
+        geometry=geometry,
+        fingerprint=checkpoint.fingerprint,
+        salt=salt,
+        vocab=shape.vocab_size,
+        max_model_len=sizes.max_model_len,
+        host_blocks=sizes.host_blocks,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Context in tokens; device pages and host blocks."""
+
+    max_model_len: int
+    pages: int
+    host_blocks: int
+
+    @classmethod
+    def of(cls, config: "WorkerConfig", geometry: PageGeometry, context: int) -> "_Sizes":
+        """Raises ConfigError when a prompt of full length would not fit the pools."""
+        length = config.max_model_len or context
+        kv_memory = config.kv_memory or DEFAULT_KV_BYTES
+        sizes = cls(
+            max_model_len=length,
+            pages=kv_memory // geometry.block_bytes,
+            host_blocks=(config.host_kv_memory or kv_memory) // geometry.block_bytes,
+        )
+        for flag, pages in (("--kv-memory", sizes.pages), ("--host-kv-memory", sizes.host_blocks)):
+            if pages < geometry.pages_for(length):
+                held = pages * geometry.page_size
+                needed = geometry.pages_for(length) * geometry.block_bytes
+                raise ConfigError(
+                    f"{flag} holds {held} tokens, fewer than the context of {length}: "
+                    f"give {flag} {needed} bytes or more, or --max-model-len {held} or less"
+                )
+        return sizes
+
+
+class _Pace:
+    """Progress as log lines, not too many."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._said = time.monotonic()
+
+    def __call__(self, done: int, total: int, name: str = "") -> None:
+        if time.monotonic() - self._said > _PROGRESS_EVERY:
+            self._said = time.monotonic()
+            _log.info(f"{self._what}: {done} of {total}", extra={"next": name or None})
+
+
+class _since:
+    """How many compilations were counted since it was made."""
+
+    def __init__(self, counter: CompileCounter) -> None:
+        self._counter = counter
+        self._before = counter.count
+
+    def __call__(self) -> float:
+        return float(self._counter.count - self._before)
