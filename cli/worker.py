@@ -2,20 +2,17 @@
 
 import asyncio
 import logging
-import os
 import secrets
 import socket
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from cli.loop import run_until_signal
 from cli.worker_engine import LoadedEngine, load_engine
-from cli.worker_metrics import watch_engine
+from cli.worker_metrics import PlaneWatch, watch_engine
 from decode import DecodeServicer
 from decode.servicer import DecodeTier
 from halfmoon.config import DEADLINES, PAGE_SIZE
-from halfmoon.errors import HalfmoonError
 from halfmoon.rpc import GrpcServer, RegistrationAgent, WorkerReport
 from halfmoon.telemetry import Metrics, serve_metrics
 from halfmoon.tier import Gate, WorkerState, post_to
@@ -86,11 +83,14 @@ class Worker:
     async def run(self, stopping: asyncio.Event) -> bool:
         """Loads, serves, drains. False when the engine or the data plane failed."""
         config = self._config
-        metrics = None if config.metrics_port is None else serve_metrics(self._metrics, config.host, config.metrics_port)
+        metrics = (
+            None if config.metrics_port is None else serve_metrics(self._metrics, config.host, config.metrics_port)
+        )
         loaded = await asyncio.to_thread(load_engine, config, post_to(asyncio.get_running_loop()), self._metrics)
         gate = Gate(worker_id=self._id, role=config.role, fingerprint=loaded.fingerprint, limit=_REQUEST_LIMIT)
         plane = await DataPlane.start(self._plane_spec(loaded))
-        watch_engine(self._metrics, loaded.engine, plane, gate)
+        watch_engine(self._metrics, loaded.engine, gate)
+        watch = PlaneWatch(self._metrics, plane)
         server = GrpcServer(config.host, config.port)
         agent: RegistrationAgent | None = None
         try:
@@ -110,6 +110,7 @@ class Worker:
         finally:
             if agent is not None:
                 await agent.close()
+            await watch.close()
             await plane.close()
             await asyncio.to_thread(loaded.engine.stop, DEADLINES.control)
             if metrics is not None:
@@ -151,7 +152,7 @@ class Worker:
 
 def _advertised(host: str) -> str:
     """The address that peers connect to: a name of this machine where the worker listens on every interface."""
-    return socket.gethostbyname(socket.gethostname()) if host in {"0.0.0.0", "::"} else host  # noqa: S104
+    return socket.gethostbyname(socket.gethostname()) if host in {"0.0.0.0", "::"} else host
 
 
 def _report(gate: Gate, loaded: LoadedEngine) -> WorkerReport:

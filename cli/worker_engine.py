@@ -51,12 +51,10 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
     _log.info("loading", extra={"model": config.model.name, "dtype": config.dtype})
     model = load_model(checkpoint, dtype=config.dtype, progress=_Pace("loaded tensors"))
     buckets = BucketTable.default(page_size=config.page_size)
-    runner_config = RunnerConfig(
-        geometry, sizes.pages, sizes.max_model_len, buckets, decodes=config.role != "prefill"
-    )
+    runner_config = RunnerConfig(geometry, sizes.pages, sizes.max_model_len, buckets, decodes=config.role != "prefill")
     runner = Runner(model, runner_config)
     runner.compile_all(_Pace("compiled steps"))
-    metrics.gauge("halfmoon_worker_compilations_after_ready", "XLA compilations since READY", _since(counter))
+    metrics.gauge("halfmoon_worker_compilations_after_ready", "XLA compilations since READY", counter.since_now())
     salt = cache_salt(checkpoint.fingerprint, config.dtype, config.page_size)
     core = EngineCore(runner, end_ids=load_text_model(config.model).end_token_ids, salt=salt)
     _log.info("compiled", extra={"pages": sizes.pages, "tokens": sizes.pages * config.page_size})
@@ -111,14 +109,3 @@ class _Pace:
         if time.monotonic() - self._said > _PROGRESS_EVERY:
             self._said = time.monotonic()
             _log.info(f"{self._what}: {done} of {total}", extra={"next": name or None})
-
-
-class _since:
-    """How many compilations were counted since it was made."""
-
-    def __init__(self, counter: CompileCounter) -> None:
-        self._counter = counter
-        self._before = counter.count
-
-    def __call__(self) -> float:
-        return float(self._counter.count - self._before)

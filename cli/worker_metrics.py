@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+from functools import partial
 
 from halfmoon.engine.engine import Engine
+from halfmoon.engine.status import StatusBoard
 from halfmoon.errors import HalfmoonError
 from halfmoon.telemetry import Metrics, Reading
 from halfmoon.tier import Gate
@@ -31,12 +33,64 @@ _LOAD = {
 }
 
 
+_PLANE = {
+    "host_blocks_total": "host blocks of the data plane",
+    "host_blocks_used": "host blocks offered or filling",
+    "handles_open": "KV handles neither released nor withdrawn nor expired",
+    "leases_active": "sealed handles whose lease runs",
+    "transfers_active": "KV transfers under way",
+}
+_POLL_SECONDS = 0.5
+
+
 def watch_engine(metrics: Metrics, engine: Engine, gate: Gate) -> None:
     """Gauges of the engine as of its last step."""
+    board = engine.board
     for name, description in _LOAD.items():
-        metrics.gauge(f"halfmoon_worker_{name}", description, lambda name=name: getattr(engine.board.status, name))
+        metrics.gauge(f"halfmoon_worker_{name}", description, partial(_load, board, name))
     for name, description in _COUNTERS.items():
-        metrics.gauge(
-            f"halfmoon_worker_{name}_total", description, lambda name=name: getattr(engine.board.status.counters, name)
-        )
+        metrics.counted(f"halfmoon_worker_{name}", description, partial(_count, board, name))
     metrics.gauge("halfmoon_worker_streams_open", "gRPC streams of requests", lambda: gate.inside)
+
+
+class PlaneWatch:
+    """Asks the data plane for its gauges every half second until closed; between, the last answer is shown."""
+
+    def __init__(self, metrics: Metrics, plane: DataPlane) -> None:
+        self._plane = plane
+        self._last = kvtransfer_pb2.StatsResponse()
+        for name, description in _PLANE.items():
+            metrics.gauge(f"halfmoon_kv_{name}", description, partial(self._gauge, name))
+        metrics.counted("halfmoon_kv_bytes_read", "KV bytes pulled from peers", self._bytes)
+        metrics.counted("halfmoon_kv_transfers_ended", "KV transfers by final state", self._ended)
+        self._task = asyncio.create_task(self._poll())
+
+    async def close(self) -> None:
+        """Stops asking."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _poll(self) -> None:
+        while True:
+            try:
+                self._last = await self._plane.stats()
+            except HalfmoonError as error:
+                _log.warning("the data plane does not answer", extra={"error": error})
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _gauge(self, name: str) -> float:
+        return float(getattr(self._last, name))
+
+    def _bytes(self) -> list[Reading]:
+        return [(float(count), {"transport": name}) for name, count in self._last.bytes_read.items()]
+
+    def _ended(self) -> list[Reading]:
+        return [(float(count), {"state": state}) for state, count in self._last.transfers_ended.items()]
+
+
+def _load(board: StatusBoard, name: str) -> float:
+    return float(getattr(board.status, name))
+
+
+def _count(board: StatusBoard, name: str) -> float:
+    return float(getattr(board.status.counters, name))

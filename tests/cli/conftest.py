@@ -1,17 +1,21 @@
-"""Models for the tests of the command."""
+"""What the tests of the command share."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from halfmoon.weights import fetch_default_model
 from tests.models.families import write_checkpoint
 
 
-@pytest.fixture(scope="session")
-def default_model() -> Path:
-    """The default model's file, fetched when it is not cached."""
-    return fetch_default_model()
+@pytest.fixture(autouse=True)
+def _environment_stays() -> Iterator[None]:
+    """The command sets variables for the libraries of its own process, which here is that of the tests."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture
