@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from halfmoon.v1 import common_pb2 as halfmoon_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1chalfmoon/v1/kvtransfer.proto\x12\x0bhalfmoon.v1\x1a\x18halfmoon/v1/common.proto\"\xf8\x01\n\x08KvHandle\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12\x17\n\x0fowner_worker_id\x18\x02 \x01(\t\x12\x19\n\x11owner_incarnation\x18\x03 \x01(\x06\x12\x10\n\x08\x65ndpoint\x18\x04 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\x12+\n\x08geometry\x18\x06 \x01(\x0b\x32\x19.halfmoon.v1.PageGeometry\x12$\n\x06\x62locks\x18\x07 \x03(\x0b\x32\x14.halfmoon.v1.KvBlock\x12\x13\n\x0bready_count\x18\x08 \x01(\r\x12\x10\n\x08lease_ms\x18\t \x01(\r\"\x83\x01\n\x07KvBlock\x12\x14\n\x0c\x63ontent_hash\x18\x01 \x01(\x0c\x12\x0e\n\x06tokens\x18\x02 \x01(\r\x12\x0e\n\x06region\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0e\n\x06length\x18\x05 \x01(\x04\x12\x15\n\x08\x63hecksum\x18\x06 \x01(\x06H\x00\x88\x01\x01\x42\x0b\n\t_checksum\"8\n\x06KvSeal\x12.\n\x0c\x66irst_tokens\x18\x01 \x03(\x0b\x32\x18.halfmoon.v1.OutputToken\"2\n\x11TransportEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"\xc1\x01\n\x0cHelloRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\x12\x0f\n\x07\x62oot_id\x18\x03 \x01(\t\x12\x1c\n\x14\x65xpected_incarnation\x18\x04 \x01(\x06\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\x12+\n\x08geometry\x18\x06 \x01(\x0b\x32\x19.halfmoon.v1.PageGeometry\x12\x12\n\ntransports\x18\x07 \x03(\t\"\x92\x01\n\rHelloResponse\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\x12\x0f\n\x07\x62oot_id\x18\x03 \x01(\t\x12\x32\n\ntransports\x18\x04 \x03(\x0b\x32\x1e.halfmoon.v1.TransportEndpoint\x12\x14\n\x0cregion_bytes\x18\x05 \x01(\x04\"T\n\x0cWatchRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12\x1c\n\x14\x65xpected_incarnation\x18\x02 \x01(\x06\x12\x13\n\x0bknown_ready\x18\x03 \x01(\r\"\x80\x01\n\rWatchResponse\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\x12\x13\n\x0bready_count\x18\x02 \x01(\r\x12\x11\n\tchecksums\x18\x03 \x03(\x06\x12!\n\x04seal\x18\x04 \x01(\x0b\x32\x13.halfmoon.v1.KvSeal\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"?\n\x0cRenewRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12\x1c\n\x14\x65xpected_incarnation\x18\x02 \x01(\x06\"!\n\rRenewResponse\x12\x10\n\x08lease_ms\x18\x01 \x01(\r\"#\n\x0eReleaseRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\"#\n\x0fReleaseResponse\x12\x10\n\x08released\x18\x01 \x01(\x08\"\\\n\x0cOfferRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12$\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x14.halfmoon.v1.KvBlock\x12\x12\n\ntimeout_ms\x18\x03 \x01(\r\"6\n\rOfferResponse\x12%\n\x06handle\x18\x01 \x01(\x0b\x32\x15.halfmoon.v1.KvHandle\"K\n\x0ePublishRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12\x13\n\x0b\x66irst_block\x18\x02 \x01(\r\x12\x11\n\tchecksums\x18\x03 \x03(\x06\"&\n\x0fPublishResponse\x12\x13\n\x0bready_count\x18\x01 \x01(\r\"C\n\x0bSealRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12!\n\x04seal\x18\x02 \x01(\x0b\x32\x13.halfmoon.v1.KvSeal\"\x0e\n\x0cSealResponse\"4\n\x0fWithdrawRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12\x0e\n\x06reason\x18\x02 \x01(\t\"%\n\x10WithdrawResponse\x12\x11\n\twithdrawn\x18\x01 \x01(\x08\"s\n\x0bPullRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12%\n\x06handle\x18\x02 \x01(\x0b\x32\x15.halfmoon.v1.KvHandle\x12\x15\n\rblock_indices\x18\x03 \x03(\r\x12\x12\n\ntimeout_ms\x18\x04 \x01(\r\"q\n\x0cPullResponse\x12)\n\x05\x62lock\x18\x01 \x01(\x0b\x32\x18.halfmoon.v1.PulledBlockH\x00\x12-\n\x08\x63omplete\x18\x02 \x01(\x0b\x32\x19.halfmoon.v1.PullCompleteH\x00\x42\x07\n\x05\x65vent\"2\n\x0bPulledBlock\x12\x13\n\x0b\x62lock_index\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"d\n\x0cPullComplete\x12!\n\x04seal\x18\x01 \x01(\x0b\x32\x13.halfmoon.v1.KvSeal\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x11\n\ttransport\x18\x03 \x01(\t\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\"$\n\x11\x46reeBlocksRequest\x12\x0f\n\x07offsets\x18\x01 \x03(\x04\"\x14\n\x12\x46reeBlocksResponse\"\x0e\n\x0cStatsRequest\"\xfc\x02\n\rStatsResponse\x12\x19\n\x11host_blocks_total\x18\x01 \x01(\r\x12\x18\n\x10host_blocks_used\x18\x02 \x01(\r\x12\x14\n\x0chandles_open\x18\x03 \x01(\r\x12\x15\n\rleases_active\x18\x04 \x01(\r\x12\x18\n\x10transfers_active\x18\x05 \x01(\r\x12=\n\nbytes_read\x18\x06 \x03(\x0b\x32).halfmoon.v1.StatsResponse.BytesReadEntry\x12G\n\x0ftransfers_ended\x18\x07 \x03(\x0b\x32..halfmoon.v1.StatsResponse.TransfersEndedEntry\x1a\x30\n\x0e\x42ytesReadEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x35\n\x13TransfersEndedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x32\x94\x02\n\nKvTransfer\x12>\n\x05Hello\x12\x19.halfmoon.v1.HelloRequest\x1a\x1a.halfmoon.v1.HelloResponse\x12@\n\x05Watch\x12\x19.halfmoon.v1.WatchRequest\x1a\x1a.halfmoon.v1.WatchResponse0\x01\x12>\n\x05Renew\x12\x19.halfmoon.v1.RenewRequest\x1a\x1a.halfmoon.v1.RenewResponse\x12\x44\n\x07Release\x12\x1b.halfmoon.v1.ReleaseRequest\x1a\x1c.halfmoon.v1.ReleaseResponse2\xe5\x03\n\tDataPlane\x12>\n\x05Offer\x12\x19.halfmoon.v1.OfferRequest\x1a\x1a.halfmoon.v1.OfferResponse\x12\x44\n\x07Publish\x12\x1b.halfmoon.v1.PublishRequest\x1a\x1c.halfmoon.v1.PublishResponse\x12;\n\x04Seal\x12\x18.halfmoon.v1.SealRequest\x1a\x19.halfmoon.v1.SealResponse\x12G\n\x08Withdraw\x12\x1c.halfmoon.v1.WithdrawRequest\x1a\x1d.halfmoon.v1.WithdrawResponse\x12=\n\x04Pull\x12\x18.halfmoon.v1.PullRequest\x1a\x19.halfmoon.v1.PullResponse0\x01\x12M\n\nFreeBlocks\x12\x1e.halfmoon.v1.FreeBlocksRequest\x1a\x1f.halfmoon.v1.FreeBlocksResponse\x12>\n\x05Stats\x12\x19.halfmoon.v1.StatsRequest\x1a\x1a.halfmoon.v1.StatsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1chalfmoon/v1/kvtransfer.proto\x12\x0bhalfmoon.v1\x1a\x18halfmoon/v1/common.proto\"\xf8\x01\n\x08KvHandle\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12\x17\n\x0fowner_worker_id\x18\x02 \x01(\t\x12\x19\n\x11owner_incarnation\x18\x03 \x01(\x06\x12\x10\n\x08\x65ndpoint\x18\x04 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\x12+\n\x08geometry\x18\x06 \x01(\x0b\x32\x19.halfmoon.v1.PageGeometry\x12$\n\x06\x62locks\x18\x07 \x03(\x0b\x32\x14.halfmoon.v1.KvBlock\x12\x13\n\x0bready_count\x18\x08 \x01(\r\x12\x10\n\x08lease_ms\x18\t \x01(\r\"\x83\x01\n\x07KvBlock\x12\x14\n\x0c\x63ontent_hash\x18\x01 \x01(\x0c\x12\x0e\n\x06tokens\x18\x02 \x01(\r\x12\x0e\n\x06region\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0e\n\x06length\x18\x05 \x01(\x04\x12\x15\n\x08\x63hecksum\x18\x06 \x01(\x06H\x00\x88\x01\x01\x42\x0b\n\t_checksum\"8\n\x06KvSeal\x12.\n\x0c\x66irst_tokens\x18\x01 \x03(\x0b\x32\x18.halfmoon.v1.OutputToken\"2\n\x11TransportEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"\xc1\x01\n\x0cHelloRequest\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\x12\x0f\n\x07\x62oot_id\x18\x03 \x01(\t\x12\x1c\n\x14\x65xpected_incarnation\x18\x04 \x01(\x06\x12\x19\n\x11model_fingerprint\x18\x05 \x01(\t\x12+\n\x08geometry\x18\x06 \x01(\x0b\x32\x19.halfmoon.v1.PageGeometry\x12\x12\n\ntransports\x18\x07 \x03(\t\"\x92\x01\n\rHelloResponse\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\x12\x0f\n\x07\x62oot_id\x18\x03 \x01(\t\x12\x32\n\ntransports\x18\x04 \x03(\x0b\x32\x1e.halfmoon.v1.TransportEndpoint\x12\x14\n\x0cregion_bytes\x18\x05 \x01(\x04\"T\n\x0cWatchRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12\x1c\n\x14\x65xpected_incarnation\x18\x02 \x01(\x06\x12\x13\n\x0bknown_ready\x18\x03 \x01(\r\"\x80\x01\n\rWatchResponse\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\x12\x13\n\x0bready_count\x18\x02 \x01(\r\x12\x11\n\tchecksums\x18\x03 \x03(\x06\x12!\n\x04seal\x18\x04 \x01(\x0b\x32\x13.halfmoon.v1.KvSeal\x12\x0f\n\x07\x66\x61ilure\x18\x05 \x01(\t\"?\n\x0cRenewRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12\x1c\n\x14\x65xpected_incarnation\x18\x02 \x01(\x06\"!\n\rRenewResponse\x12\x10\n\x08lease_ms\x18\x01 \x01(\r\"#\n\x0eReleaseRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\"#\n\x0fReleaseResponse\x12\x10\n\x08released\x18\x01 \x01(\x08\"o\n\x0cOfferRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12$\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x14.halfmoon.v1.KvBlock\x12\x12\n\ntimeout_ms\x18\x03 \x01(\r\x12\x11\n\thandle_id\x18\x04 \x01(\x0c\"6\n\rOfferResponse\x12%\n\x06handle\x18\x01 \x01(\x0b\x32\x15.halfmoon.v1.KvHandle\"K\n\x0ePublishRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12\x13\n\x0b\x66irst_block\x18\x02 \x01(\r\x12\x11\n\tchecksums\x18\x03 \x03(\x06\"&\n\x0fPublishResponse\x12\x13\n\x0bready_count\x18\x01 \x01(\r\"C\n\x0bSealRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12!\n\x04seal\x18\x02 \x01(\x0b\x32\x13.halfmoon.v1.KvSeal\"\x0e\n\x0cSealResponse\"4\n\x0fWithdrawRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\x12\x0e\n\x06reason\x18\x02 \x01(\t\"%\n\x10WithdrawResponse\x12\x11\n\twithdrawn\x18\x01 \x01(\x08\"\x84\x01\n\x0bPullRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12%\n\x06handle\x18\x02 \x01(\x0b\x32\x15.halfmoon.v1.KvHandle\x12\x15\n\rblock_indices\x18\x03 \x03(\r\x12\x12\n\ntimeout_ms\x18\x04 \x01(\r\x12\x0f\n\x07pull_id\x18\x05 \x01(\x06\"q\n\x0cPullResponse\x12)\n\x05\x62lock\x18\x01 \x01(\x0b\x32\x18.halfmoon.v1.PulledBlockH\x00\x12-\n\x08\x63omplete\x18\x02 \x01(\x0b\x32\x19.halfmoon.v1.PullCompleteH\x00\x42\x07\n\x05\x65vent\"2\n\x0bPulledBlock\x12\x13\n\x0b\x62lock_index\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x04\"d\n\x0cPullComplete\x12!\n\x04seal\x18\x01 \x01(\x0b\x32\x13.halfmoon.v1.KvSeal\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x11\n\ttransport\x18\x03 \x01(\t\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\"7\n\x0e\x45ndPullRequest\x12\x0f\n\x07pull_id\x18\x01 \x01(\x06\x12\x14\n\x0ckept_offsets\x18\x02 \x03(\x04\"#\n\x0f\x45ndPullResponse\x12\x10\n\x08returned\x18\x01 \x01(\r\"$\n\x11\x46reeBlocksRequest\x12\x0f\n\x07offsets\x18\x01 \x03(\x04\"\x14\n\x12\x46reeBlocksResponse\"\x0e\n\x0cStatsRequest\"\xfc\x02\n\rStatsResponse\x12\x19\n\x11host_blocks_total\x18\x01 \x01(\r\x12\x18\n\x10host_blocks_used\x18\x02 \x01(\r\x12\x14\n\x0chandles_open\x18\x03 \x01(\r\x12\x15\n\rleases_active\x18\x04 \x01(\r\x12\x18\n\x10transfers_active\x18\x05 \x01(\r\x12=\n\nbytes_read\x18\x06 \x03(\x0b\x32).halfmoon.v1.StatsResponse.BytesReadEntry\x12G\n\x0ftransfers_ended\x18\x07 \x03(\x0b\x32..halfmoon.v1.StatsResponse.TransfersEndedEntry\x1a\x30\n\x0e\x42ytesReadEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x35\n\x13TransfersEndedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x32\x94\x02\n\nKvTransfer\x12>\n\x05Hello\x12\x19.halfmoon.v1.HelloRequest\x1a\x1a.halfmoon.v1.HelloResponse\x12@\n\x05Watch\x12\x19.halfmoon.v1.WatchRequest\x1a\x1a.halfmoon.v1.WatchResponse0\x01\x12>\n\x05Renew\x12\x19.halfmoon.v1.RenewRequest\x1a\x1a.halfmoon.v1.RenewResponse\x12\x44\n\x07Release\x12\x1b.halfmoon.v1.ReleaseRequest\x1a\x1c.halfmoon.v1.ReleaseResponse2\xab\x04\n\tDataPlane\x12>\n\x05Offer\x12\x19.halfmoon.v1.OfferRequest\x1a\x1a.halfmoon.v1.OfferResponse\x12\x44\n\x07Publish\x12\x1b.halfmoon.v1.PublishRequest\x1a\x1c.halfmoon.v1.PublishResponse\x12;\n\x04Seal\x12\x18.halfmoon.v1.SealRequest\x1a\x19.halfmoon.v1.SealResponse\x12G\n\x08Withdraw\x12\x1c.halfmoon.v1.WithdrawRequest\x1a\x1d.halfmoon.v1.WithdrawResponse\x12=\n\x04Pull\x12\x18.halfmoon.v1.PullRequest\x1a\x19.halfmoon.v1.PullResponse0\x01\x12\x44\n\x07\x45ndPull\x12\x1b.halfmoon.v1.EndPullRequest\x1a\x1c.halfmoon.v1.EndPullResponse\x12M\n\nFreeBlocks\x12\x1e.halfmoon.v1.FreeBlocksRequest\x1a\x1f.halfmoon.v1.FreeBlocksResponse\x12>\n\x05Stats\x12\x19.halfmoon.v1.StatsRequest\x1a\x1a.halfmoon.v1.StatsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -61,43 +61,47 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RELEASERESPONSE']._serialized_start=1265
   _globals['_RELEASERESPONSE']._serialized_end=1300
   _globals['_OFFERREQUEST']._serialized_start=1302
-  _globals['_OFFERREQUEST']._serialized_end=1394
-  _globals['_OFFERRESPONSE']._serialized_start=1396
-  _globals['_OFFERRESPONSE']._serialized_end=1450
-  _globals['_PUBLISHREQUEST']._serialized_start=1452
-  _globals['_PUBLISHREQUEST']._serialized_end=1527
-  _globals['_PUBLISHRESPONSE']._serialized_start=1529
-  _globals['_PUBLISHRESPONSE']._serialized_end=1567
-  _globals['_SEALREQUEST']._serialized_start=1569
-  _globals['_SEALREQUEST']._serialized_end=1636
-  _globals['_SEALRESPONSE']._serialized_start=1638
-  _globals['_SEALRESPONSE']._serialized_end=1652
-  _globals['_WITHDRAWREQUEST']._serialized_start=1654
-  _globals['_WITHDRAWREQUEST']._serialized_end=1706
-  _globals['_WITHDRAWRESPONSE']._serialized_start=1708
-  _globals['_WITHDRAWRESPONSE']._serialized_end=1745
-  _globals['_PULLREQUEST']._serialized_start=1747
-  _globals['_PULLREQUEST']._serialized_end=1862
-  _globals['_PULLRESPONSE']._serialized_start=1864
-  _globals['_PULLRESPONSE']._serialized_end=1977
-  _globals['_PULLEDBLOCK']._serialized_start=1979
-  _globals['_PULLEDBLOCK']._serialized_end=2029
-  _globals['_PULLCOMPLETE']._serialized_start=2031
-  _globals['_PULLCOMPLETE']._serialized_end=2131
-  _globals['_FREEBLOCKSREQUEST']._serialized_start=2133
-  _globals['_FREEBLOCKSREQUEST']._serialized_end=2169
-  _globals['_FREEBLOCKSRESPONSE']._serialized_start=2171
-  _globals['_FREEBLOCKSRESPONSE']._serialized_end=2191
-  _globals['_STATSREQUEST']._serialized_start=2193
-  _globals['_STATSREQUEST']._serialized_end=2207
-  _globals['_STATSRESPONSE']._serialized_start=2210
-  _globals['_STATSRESPONSE']._serialized_end=2590
-  _globals['_STATSRESPONSE_BYTESREADENTRY']._serialized_start=2487
-  _globals['_STATSRESPONSE_BYTESREADENTRY']._serialized_end=2535
-  _globals['_STATSRESPONSE_TRANSFERSENDEDENTRY']._serialized_start=2537
-  _globals['_STATSRESPONSE_TRANSFERSENDEDENTRY']._serialized_end=2590
-  _globals['_KVTRANSFER']._serialized_start=2593
-  _globals['_KVTRANSFER']._serialized_end=2869
-  _globals['_DATAPLANE']._serialized_start=2872
-  _globals['_DATAPLANE']._serialized_end=3357
+  _globals['_OFFERREQUEST']._serialized_end=1413
+  _globals['_OFFERRESPONSE']._serialized_start=1415
+  _globals['_OFFERRESPONSE']._serialized_end=1469
+  _globals['_PUBLISHREQUEST']._serialized_start=1471
+  _globals['_PUBLISHREQUEST']._serialized_end=1546
+  _globals['_PUBLISHRESPONSE']._serialized_start=1548
+  _globals['_PUBLISHRESPONSE']._serialized_end=1586
+  _globals['_SEALREQUEST']._serialized_start=1588
+  _globals['_SEALREQUEST']._serialized_end=1655
+  _globals['_SEALRESPONSE']._serialized_start=1657
+  _globals['_SEALRESPONSE']._serialized_end=1671
+  _globals['_WITHDRAWREQUEST']._serialized_start=1673
+  _globals['_WITHDRAWREQUEST']._serialized_end=1725
+  _globals['_WITHDRAWRESPONSE']._serialized_start=1727
+  _globals['_WITHDRAWRESPONSE']._serialized_end=1764
+  _globals['_PULLREQUEST']._serialized_start=1767
+  _globals['_PULLREQUEST']._serialized_end=1899
+  _globals['_PULLRESPONSE']._serialized_start=1901
+  _globals['_PULLRESPONSE']._serialized_end=2014
+  _globals['_PULLEDBLOCK']._serialized_start=2016
+  _globals['_PULLEDBLOCK']._serialized_end=2066
+  _globals['_PULLCOMPLETE']._serialized_start=2068
+  _globals['_PULLCOMPLETE']._serialized_end=2168
+  _globals['_ENDPULLREQUEST']._serialized_start=2170
+  _globals['_ENDPULLREQUEST']._serialized_end=2225
+  _globals['_ENDPULLRESPONSE']._serialized_start=2227
+  _globals['_ENDPULLRESPONSE']._serialized_end=2262
+  _globals['_FREEBLOCKSREQUEST']._serialized_start=2264
+  _globals['_FREEBLOCKSREQUEST']._serialized_end=2300
+  _globals['_FREEBLOCKSRESPONSE']._serialized_start=2302
+  _globals['_FREEBLOCKSRESPONSE']._serialized_end=2322
+  _globals['_STATSREQUEST']._serialized_start=2324
+  _globals['_STATSREQUEST']._serialized_end=2338
+  _globals['_STATSRESPONSE']._serialized_start=2341
+  _globals['_STATSRESPONSE']._serialized_end=2721
+  _globals['_STATSRESPONSE_BYTESREADENTRY']._serialized_start=2618
+  _globals['_STATSRESPONSE_BYTESREADENTRY']._serialized_end=2666
+  _globals['_STATSRESPONSE_TRANSFERSENDEDENTRY']._serialized_start=2668
+  _globals['_STATSRESPONSE_TRANSFERSENDEDENTRY']._serialized_end=2721
+  _globals['_KVTRANSFER']._serialized_start=2724
+  _globals['_KVTRANSFER']._serialized_end=3000
+  _globals['_DATAPLANE']._serialized_start=3003
+  _globals['_DATAPLANE']._serialized_end=3558
 # @@protoc_insertion_point(module_scope)

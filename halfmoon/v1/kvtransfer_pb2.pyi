@@ -416,10 +416,13 @@ class OfferRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     BLOCKS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    HANDLE_ID_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id names the request in logs."""
     timeout_ms: _builtins.int
     """timeout_ms bounds the wait for free host blocks and the life of an unsealed handle, in milliseconds."""
+    handle_id: _builtins.bytes
+    """handle_id is 16 random bytes drawn by the engine, which can so withdraw an offer whose answer it never saw."""
     @_builtins.property
     def blocks(self) -> _containers.RepeatedCompositeFieldContainer[Global___KvBlock]:
         """blocks in order: content_hash and tokens are read, the rest is filled by the data plane."""
@@ -430,10 +433,11 @@ class OfferRequest(_message.Message):
         request_id: _builtins.str = ...,
         blocks: _abc.Iterable[Global___KvBlock] | None = ...,
         timeout_ms: _builtins.int = ...,
+        handle_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "request_id", b"request_id", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "handle_id", b"handle_id", "request_id", b"request_id", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -604,10 +608,13 @@ class PullRequest(_message.Message):
     HANDLE_FIELD_NUMBER: _builtins.int
     BLOCK_INDICES_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    PULL_ID_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id names the request in logs."""
     timeout_ms: _builtins.int
     """timeout_ms bounds the whole transfer, in milliseconds."""
+    pull_id: _builtins.int
+    """pull_id is a random number drawn by the engine, for EndPull. Not 0."""
     @_builtins.property
     def handle(self) -> Global___KvHandle:
         """handle to read."""
@@ -623,10 +630,11 @@ class PullRequest(_message.Message):
         handle: Global___KvHandle | None = ...,
         block_indices: _abc.Iterable[_builtins.int] | None = ...,
         timeout_ms: _builtins.int = ...,
+        pull_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_indices", b"block_indices", "handle", b"handle", "request_id", b"request_id", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_indices", b"block_indices", "handle", b"handle", "pull_id", b"pull_id", "request_id", b"request_id", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -719,6 +727,52 @@ class PullComplete(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PullComplete: _TypeAlias = PullComplete  # noqa: Y015
+
+@_typing.final
+class EndPullRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PULL_ID_FIELD_NUMBER: _builtins.int
+    KEPT_OFFSETS_FIELD_NUMBER: _builtins.int
+    pull_id: _builtins.int
+    """pull_id as given to Pull."""
+    @_builtins.property
+    def kept_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """kept_offsets are the blocks that the engine has received and not freed yet: they stay its own, in bytes."""
+
+    def __init__(
+        self,
+        *,
+        pull_id: _builtins.int = ...,
+        kept_offsets: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kept_offsets", b"kept_offsets", "pull_id", b"pull_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndPullRequest: _TypeAlias = EndPullRequest  # noqa: Y015
+
+@_typing.final
+class EndPullResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RETURNED_FIELD_NUMBER: _builtins.int
+    returned: _builtins.int
+    """returned counts the host blocks that went back to the pool."""
+    def __init__(
+        self,
+        *,
+        returned: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["returned", b"returned"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndPullResponse: _TypeAlias = EndPullResponse  # noqa: Y015
 
 @_typing.final
 class FreeBlocksRequest(_message.Message):

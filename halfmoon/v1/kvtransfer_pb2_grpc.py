@@ -268,6 +268,11 @@ class DataPlaneStub:
                 request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.PullRequest.SerializeToString,
                 response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.PullResponse.FromString,
                 _registered_method=True)
+        self.EndPull = channel.unary_unary(
+                '/halfmoon.v1.DataPlane/EndPull',
+                request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.EndPullRequest.SerializeToString,
+                response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.EndPullResponse.FromString,
+                _registered_method=True)
         self.FreeBlocks = channel.unary_unary(
                 '/halfmoon.v1.DataPlane/FreeBlocks',
                 request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.FreeBlocksRequest.SerializeToString,
@@ -319,6 +324,14 @@ class DataPlaneServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EndPull(self, request, context):
+        """EndPull settles a pull that did not complete: it is cancelled if it still runs, and once nothing writes any more all
+        its host blocks are returned but those that the engine says it keeps; idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FreeBlocks(self, request, context):
         """FreeBlocks returns local host blocks that the engine has read.
         """
@@ -360,6 +373,11 @@ def add_DataPlaneServicer_to_server(servicer, server):
                     servicer.Pull,
                     request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.PullRequest.FromString,
                     response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.PullResponse.SerializeToString,
+            ),
+            'EndPull': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndPull,
+                    request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.EndPullRequest.FromString,
+                    response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.EndPullResponse.SerializeToString,
             ),
             'FreeBlocks': grpc.unary_unary_rpc_method_handler(
                     servicer.FreeBlocks,
@@ -508,6 +526,33 @@ class DataPlane:
             '/halfmoon.v1.DataPlane/Pull',
             halfmoon_dot_v1_dot_kvtransfer__pb2.PullRequest.SerializeToString,
             halfmoon_dot_v1_dot_kvtransfer__pb2.PullResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndPull(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/halfmoon.v1.DataPlane/EndPull',
+            halfmoon_dot_v1_dot_kvtransfer__pb2.EndPullRequest.SerializeToString,
+            halfmoon_dot_v1_dot_kvtransfer__pb2.EndPullResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -110,6 +110,10 @@ class DataPlaneStub:
     """Withdraw ends a handle that will never be sealed, or is no longer wanted; idempotent."""
     Pull: _grpc.UnaryStreamMultiCallable[_kvtransfer_pb2.PullRequest, _kvtransfer_pb2.PullResponse]
     """Pull fetches blocks of a peer's handle into local host blocks. Cancelling it cancels the transfer."""
+    EndPull: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.EndPullRequest, _kvtransfer_pb2.EndPullResponse]
+    """EndPull settles a pull that did not complete: it is cancelled if it still runs, and once nothing writes any more all
+    its host blocks are returned but those that the engine says it keeps; idempotent.
+    """
     FreeBlocks: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.FreeBlocksRequest, _kvtransfer_pb2.FreeBlocksResponse]
     """FreeBlocks returns local host blocks that the engine has read."""
     Stats: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.StatsRequest, _kvtransfer_pb2.StatsResponse]
@@ -130,6 +134,10 @@ class DataPlaneAsyncStub(DataPlaneStub):
     """Withdraw ends a handle that will never be sealed, or is no longer wanted; idempotent."""
     Pull: _aio.UnaryStreamMultiCallable[_kvtransfer_pb2.PullRequest, _kvtransfer_pb2.PullResponse]  # type: ignore[assignment]
     """Pull fetches blocks of a peer's handle into local host blocks. Cancelling it cancels the transfer."""
+    EndPull: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.EndPullRequest, _kvtransfer_pb2.EndPullResponse]  # type: ignore[assignment]
+    """EndPull settles a pull that did not complete: it is cancelled if it still runs, and once nothing writes any more all
+    its host blocks are returned but those that the engine says it keeps; idempotent.
+    """
     FreeBlocks: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.FreeBlocksRequest, _kvtransfer_pb2.FreeBlocksResponse]  # type: ignore[assignment]
     """FreeBlocks returns local host blocks that the engine has read."""
     Stats: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.StatsRequest, _kvtransfer_pb2.StatsResponse]  # type: ignore[assignment]
@@ -177,6 +185,16 @@ class DataPlaneServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_kvtransfer_pb2.PullResponse], _abc.AsyncIterator[_kvtransfer_pb2.PullResponse]]:
         """Pull fetches blocks of a peer's handle into local host blocks. Cancelling it cancels the transfer."""
+
+    @_abc_1.abstractmethod
+    def EndPull(
+        self,
+        request: _kvtransfer_pb2.EndPullRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_kvtransfer_pb2.EndPullResponse, _abc.Awaitable[_kvtransfer_pb2.EndPullResponse]]:
+        """EndPull settles a pull that did not complete: it is cancelled if it still runs, and once nothing writes any more all
+        its host blocks are returned but those that the engine says it keeps; idempotent.
+        """
 
     @_abc_1.abstractmethod
     def FreeBlocks(

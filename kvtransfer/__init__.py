@@ -1,0 +1,11 @@
+"""Moving KV blocks between workers: handles, leases, transports, and the data-plane process that owns the host pool.
+
+`DataPlane` is what an engine uses; `core` decides, `transports` move bytes, `plane` is the process.
+"""
+
+from kvtransfer.checksum import block_checksum
+from kvtransfer.client import DataPlane
+from kvtransfer.events import PullComplete, PulledBlock
+from kvtransfer.spec import PlaneSpec
+
+__all__ = ["DataPlane", "PlaneSpec", "PullComplete", "PulledBlock", "block_checksum"]

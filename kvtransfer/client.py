@@ -1,0 +1,207 @@
+"""The engine's side: the host pool that it maps, and the calls to its data-plane process."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from typing import Self, TypeVar
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from halfmoon.errors import InvalidRequestError, TransferError
+from halfmoon.request import OutputToken
+from halfmoon.rpc import error_from_rpc, open_channel
+from halfmoon.v1 import kvtransfer_pb2 as pb
+from halfmoon.v1 import kvtransfer_pb2_grpc as rpc
+from halfmoon.wire import tokens_to_pb
+from kvtransfer.events import PullComplete, PulledBlock, event_from_pb
+from kvtransfer.process import PlaneProcess
+from kvtransfer.proofs import new_handle_id
+from kvtransfer.region import Region
+from kvtransfer.settling import Settling
+from kvtransfer.spec import PlaneSpec
+
+LOCAL_CALL_SECONDS = 10.0
+"""Bound of a call to the data plane beyond what it may wait by its own timeout."""
+
+Response = TypeVar("Response")
+
+
+class DataPlane:
+    """One worker's data plane. All methods but `block` belong to the event loop that started it.
+
+    Memory: a block of an offer is the engine's to write from `offer` until `seal` or `withdraw`: every offer must end
+    in one of them, also when publishing failed. A pulled block is the engine's to read from the moment that `pull`
+    yields it until `free_blocks`, also when the pull fails or is cancelled afterwards. An engine that copies lazily
+    must have copied before it frees: the next transfer writes there.
+    """
+
+    def __init__(self, spec: PlaneSpec, region: Region, process: PlaneProcess) -> None:
+        self._spec = spec
+        self._region = region
+        self._process = process
+        self._channel = open_channel(process.address)
+        self._stub: rpc.DataPlaneAsyncStub = rpc.DataPlaneStub(self._channel)
+        self._settling = Settling()
+        self._holders: dict[int, set[int]] = {}
+        self._closed = False
+
+    @classmethod
+    async def start(cls, spec: PlaneSpec) -> Self:
+        """Maps the host pool and starts the process.
+
+        Raises ConfigError when the pool does not fit or the port is taken, UnavailableError when the process dies.
+        """
+        region = Region.create(spec.layout.total_bytes)
+        try:
+            process = await PlaneProcess.start(spec, region)
+        except BaseException:
+            region.close()
+            raise
+        region.close_fd()
+        return cls(spec, region, process)
+
+    @property
+    def endpoint(self) -> str:
+        """host:port of the `KvTransfer` service, as in the handles."""
+        return self._process.endpoint
+
+    @property
+    def pid(self) -> int:
+        """Of the data-plane process."""
+        return self._process.pid
+
+    @property
+    def died(self) -> "asyncio.Future[int]":
+        """Resolves with the exit code when the process has ended, for whatever reason."""
+        return self._process.died
+
+    def block(self, offset: int) -> NDArray[np.uint8]:
+        """A writable view of the host block at byte `offset`: uint8 [block bytes], page-aligned."""
+        return self._region.view(offset, self._spec.layout.block_bytes)
+
+    async def offer(self, request_id: str, blocks: Sequence[pb.KvBlock], timeout: float) -> pb.KvHandle:  # noqa:
+    ASYNC109
+        """Reserves one host block for each of `blocks` (`content_hash` and `tokens` are read).
+
+        Waits for free host blocks, first come first served; `timeout`, in seconds, bounds the wait and the time until
+        `seal`. Raises InvalidRequestError when the pool can never hold so many, OverloadedError at the timeout.
+        """
+        request = pb.OfferRequest(
+            request_id=request_id, blocks=blocks, timeout_ms=round(timeout * 1000), handle_id=new_handle_id()
+        )
+        try:
+            response = await _answer(self._stub.Offer(request, timeout=timeout + LOCAL_CALL_SECONDS))
+        except BaseException:
+            self._settling.start(self.withdraw(request.handle_id, "the offer was given up"))
+            raise
+        return response.handle
+
+    async def publish(self, handle_id: bytes, first_block: int, checksums: Iterable[int]) -> int:
+        """Says that the next blocks are written, in order, with their `block_checksum`; returns how many are complete.
+
+        Raises LeaseExpiredError when the handle has ended meanwhile: stop writing, then `withdraw`.
+        """
+        request = pb.PublishRequest(handle_id=handle_id, first_block=first_block, checksums=checksums)
+        response = await _answer(self._stub.Publish(request, timeout=LOCAL_CALL_SECONDS))
+        return response.ready_count
+
+    async def seal(self, handle_id: bytes, first_tokens: Iterable[OutputToken]) -> None:
+        """Completes a handle whose blocks are published; its lease starts. Raises LeaseExpiredError when it has ended."""
+        seal = pb.KvSeal(first_tokens=tokens_to_pb(first_tokens))
+        await _answer(self._stub.Seal(pb.SealRequest(handle_id=handle_id, seal=seal), timeout=LOCAL_CALL_SECONDS))
+
+    async def withdraw(self, handle_id: bytes, reason: str) -> bool:
+        """Ends a handle in any state, and says that nothing writes to its blocks any more; a reader is told `reason`.
+
+        False when nothing was held under it. Idempotent.
+        """
+        request = pb.WithdrawRequest(handle_id=handle_id, reason=reason)
+        response = await _answer(self._stub.Withdraw(request, timeout=LOCAL_CALL_SECONDS))
+        return response.withdrawn
+
+    async def pull(
+        self,
+        request_id: str,
+        handle: pb.KvHandle,
+        block_indices: Sequence[int],
+        timeout: float,  # noqa: ASYNC109
+    ) -> AsyncGenerator[PulledBlock | PullComplete, None]:
+        """Fetches blocks (`block_indices`, ascending) of a peer's handle as they become ready, in `timeout` seconds.
+
+        Yields each block once, in any order, and PullComplete at the end; no index means the first tokens alone. Free
+        blocks while the pull runs: it holds at most `PlaneSpec.pull_window` of them. Raises TransferError when
+        anything is in doubt; then, as when the iterator is closed or its task cancelled, blocks not yielded come back
+        by themselves. Close the iterator (`contextlib.aclosing`) when leaving early.
+        """
+        held: set[int] = set()
+        pull_id = secrets.randbits(64) | 1
+        request = pb.PullRequest(
+            request_id=request_id,
+            handle=handle,
+            block_indices=block_indices,
+            timeout_ms=round(timeout * 1000),
+            pull_id=pull_id,
+        )
+        call = self._stub.Pull(request, timeout=timeout + LOCAL_CALL_SECONDS)
+        complete = False
+        try:
+            async for response in call:
+                event = event_from_pb(response)
+                if isinstance(event, PulledBlock):
+                    held.add(event.offset)
+                    self._holders[event.offset] = held
+                else:
+                    complete = True
+                yield event
+        except grpc.aio.AioRpcError as error:
+            raise _transfer_error(error) from error
+        finally:
+            if not complete:
+                call.cancel()
+                self._settling.start(self._end_pull(pull_id, held))
+        if not complete:
+            raise TransferError("the data plane ended the transfer without completing it")
+
+    async def free_blocks(self, offsets: Iterable[int]) -> None:
+        """Returns pulled blocks that the engine has read. Raises InvalidRequestError for blocks that it does not hold."""
+        freed = list(offsets)
+        strangers = [offset for offset in freed if offset not in self._holders]
+        if strangers:
+            raise InvalidRequestError(f"no pulled blocks at offsets {strangers}")
+        holders = [(offset, self._holders.pop(offset)) for offset in freed]
+        await _answer(self._stub.FreeBlocks(pb.FreeBlocksRequest(offsets=freed), timeout=LOCAL_CALL_SECONDS))
+        for offset, held in holders:
+            held.discard(offset)
+
+    async def stats(self) -> pb.StatsResponse:
+        """Gauges and counters of the process."""
+        return await _answer(self._stub.Stats(pb.StatsRequest(), timeout=LOCAL_CALL_SECONDS))
+
+    async def close(self) -> None:
+        """Ends the process and gives up the mapping, when the last view of a block is gone. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._settling.close()
+        await self._channel.close()
+        await self._process.close()
+        self._region.close()
+
+    async def _end_pull(self, pull_id: int, held: set[int]) -> None:
+        request = pb.EndPullRequest(pull_id=pull_id, kept_offsets=held)
+        await _answer(self._stub.EndPull(request, timeout=LOCAL_CALL_SECONDS))
+
+
+async def _answer(call: Awaitable[Response]) -> Response:
+    """Awaits a call. Raises the domain error that a failed one stands for."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise error_from_rpc(error) from error
+
+
+def _transfer_error(error: grpc.aio.AioRpcError) -> TransferError:
+    known = error_from_rpc(error)
+    return known if isinstance(known, TransferError) else TransferError(f"{known.reason}: {known.message}")

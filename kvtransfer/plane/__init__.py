@@ -1,0 +1,1 @@
+"""The data-plane process: owns host blocks, handles and leases, serves peers, and pulls from them for its engine."""

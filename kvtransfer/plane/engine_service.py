@@ -1,0 +1,103 @@
+"""The `DataPlane` service: what the engine asks its own data plane, over a private socket."""
+
+from collections.abc import AsyncIterator
+
+from halfmoon.errors import InvalidRequestError
+from halfmoon.v1 import kvtransfer_pb2 as pb
+from halfmoon.v1 import kvtransfer_pb2_grpc as rpc
+from halfmoon.wire import geometry_to_pb
+from kvtransfer.core.handle import Handle
+from kvtransfer.layout import HOST_REGION
+from kvtransfer.plane.context import PlaneContext
+from kvtransfer.plane.owner import Owner
+from kvtransfer.plane.pulls import PullBook
+from kvtransfer.proofs import HANDLE_ID_BYTES
+from kvtransfer.rpc_types import Context
+
+
+class EngineService(rpc.DataPlaneServicer):
+    """`endpoint` is the address of this process's `KvTransfer` service."""
+
+    def __init__(self, context: PlaneContext, owner: Owner, pulls: PullBook, endpoint: str) -> None:
+        self._context = context
+        self._owner = owner
+        self._pulls = pulls
+        self._endpoint = endpoint
+
+    async def Offer(self, request: pb.OfferRequest, context: Context) -> pb.OfferResponse:  # noqa: N802
+        """Reserves host blocks under a new handle."""
+        if len(request.handle_id) != HANDLE_ID_BYTES or not request.blocks:
+            raise InvalidRequestError(f"{len(request.blocks)} blocks under an id of {len(request.handle_id)} bytes")
+        handle = await self._owner.offer(
+            request.handle_id, request.request_id, len(request.blocks), request.timeout_ms / 1000
+        )
+        return pb.OfferResponse(handle=self._message(request, handle))
+
+    async def Publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:  # noqa: N802
+        """Marks the next blocks as complete."""
+        ready = self._owner.publish(request.handle_id, request.first_block, request.checksums)
+        return pb.PublishResponse(ready_count=ready)
+
+    async def Seal(self, request: pb.SealRequest, context: Context) -> pb.SealResponse:  # noqa: N802
+        """Completes a handle; its lease starts."""
+        self._owner.seal(request.handle_id, request.seal.SerializeToString())
+        return pb.SealResponse()
+
+    async def Withdraw(self, request: pb.WithdrawRequest, context: Context) -> pb.WithdrawResponse:  # noqa: N802
+        """Ends a handle."""
+        return pb.WithdrawResponse(withdrawn=self._owner.withdraw(request.handle_id, request.reason))
+
+    async def Pull(self, request: pb.PullRequest, context: Context) -> AsyncIterator[pb.PullResponse]:  # noqa: N802
+        """Streams blocks as they are verified."""
+        pull = self._pulls.start(request)
+        try:
+            async for event in pull.events():
+                yield event
+        finally:
+            await pull.stop()
+
+    async def EndPull(self, request: pb.EndPullRequest, context: Context) -> pb.EndPullResponse:  # noqa: N802
+        """Settles a pull."""
+        return pb.EndPullResponse(returned=await self._pulls.settle(request.pull_id, request.kept_offsets))
+
+    async def FreeBlocks(self, request: pb.FreeBlocksRequest, context: Context) -> pb.FreeBlocksResponse:  # noqa: N802
+        """Returns delivered blocks."""
+        self._pulls.free(request.offsets)
+        return pb.FreeBlocksResponse()
+
+    async def Stats(self, request: pb.StatsRequest, context: Context) -> pb.StatsResponse:  # noqa: N802
+        """Gauges and counters; checks that no block is lost while at it."""
+        blocks, meters = self._context.blocks, self._context.meters
+        blocks.check()
+        return pb.StatsResponse(
+            host_blocks_total=self._context.spec.host_blocks,
+            host_blocks_used=blocks.used_count,
+            handles_open=self._owner.open_count,
+            leases_active=self._owner.lease_count,
+            transfers_active=self._pulls.active_count,
+            bytes_read=meters.bytes_read,
+            transfers_ended=meters.ended,
+        )
+
+    def _message(self, request: pb.OfferRequest, handle: Handle) -> pb.KvHandle:
+        spec = self._context.spec
+        places = zip(request.blocks, handle.blocks, strict=True)
+        return pb.KvHandle(
+            handle_id=handle.handle_id,
+            owner_worker_id=spec.worker_id,
+            owner_incarnation=spec.incarnation,
+            endpoint=self._endpoint,
+            model_fingerprint=spec.fingerprint,
+            geometry=geometry_to_pb(spec.geometry),
+            blocks=[
+                pb.KvBlock(
+                    content_hash=block.content_hash,
+                    tokens=block.tokens,
+                    region=HOST_REGION,
+                    offset=spec.layout.offset(place),
+                    length=spec.layout.block_bytes,
+                )
+                for block, place in places
+            ],
+            lease_ms=round(spec.lease_seconds * 1000),
+        )

@@ -1,0 +1,104 @@
+"""The block pool as coroutines and transport threads share it."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable
+
+from halfmoon.errors import InvalidRequestError, OverloadedError
+from kvtransfer.core.block_queue import BlockQueue, Lane, Outcome, Ticket
+from kvtransfer.core.pool import BlockOwner, BlockPool, Use
+from kvtransfer.spec import PlaneSpec
+
+
+class HostBlocks:
+    """Made in the event loop that waits for blocks; `release` and `hand_over` may be called from any thread."""
+
+    def __init__(self, spec: PlaneSpec) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._pool = BlockPool(spec.host_blocks)
+        self._queue = BlockQueue(self._pool, reserve=spec.pull_reserve, bound=spec.offer_queue)
+        self._waits: dict[Ticket, asyncio.Future[None]] = {}
+
+    @property
+    def used_count(self) -> int:
+        """Blocks with an owner."""
+        return self._pool.used_count
+
+    async def acquire(self, owner: BlockOwner, lane: Lane, least: int, most: int, deadline: float) -> tuple[int, ...]:
+        """`least` to `most` blocks, waiting in line until `deadline` (monotonic).
+
+        Raises InvalidRequestError at once when there can never be so many, OverloadedError at the deadline or when too
+        many wait. Cancelled or failed, it leaves nothing behind.
+        """
+        capacity = self._queue.capacity(lane)
+        if least > capacity:
+            raise InvalidRequestError(f"{least} host blocks are needed, the host pool has {capacity} for this")
+        ticket = Ticket(owner, lane, least, most, deadline)
+        with self._lock:
+            self._queue.join(ticket)
+        self.advance()
+        if ticket.outcome is Outcome.WAITING:
+            await self._wait(ticket)
+        if ticket.outcome is not Outcome.GRANTED:
+            raise OverloadedError(
+                f"no {least} host blocks in time: {self.used_count} of {self._pool.total} are in use", retry_after=1.0
+            )
+        return ticket.blocks
+
+    def advance(self) -> None:
+        """Ends the waits that can end now; in the loop's thread."""
+        with self._lock:
+            settled = self._queue.advance(time.monotonic())
+        for ticket in settled:
+            wait = self._waits.get(ticket)
+            if wait is not None and not wait.done():
+                wait.set_result(None)
+
+    def release(self, blocks: Iterable[int], owner: BlockOwner) -> None:
+        """Gives blocks back; those who wait are served soon."""
+        with self._lock:
+            self._pool.release(blocks, owner)
+        self._loop.call_soon_threadsafe(self.advance)
+
+    def hand_over(self, block: int, owner: BlockOwner, to: BlockOwner) -> None:
+        """Changes the owner of a block."""
+        with self._lock:
+            self._pool.hand_over([block], owner, to)
+
+    def held_by(self, owner: BlockOwner) -> frozenset[int]:
+        """All blocks of an owner."""
+        with self._lock:
+            return self._pool.held_by(owner)
+
+    def owner_of_delivered(self, block: int) -> BlockOwner:
+        """The pull that delivered a block. Raises InvalidRequestError for a block that the engine does not hold."""
+        with self._lock:
+            owner = self._pool.owner_of(block)
+        if owner is None or owner.use is not Use.DELIVERED:
+            raise InvalidRequestError(f"host block {block} is not held by the engine")
+        return owner
+
+    def check(self) -> None:
+        """Raises InternalError when blocks were lost or given twice."""
+        with self._lock:
+            self._pool.check()
+
+    async def _wait(self, ticket: Ticket) -> None:
+        wait = self._loop.create_future()
+        self._waits[ticket] = wait
+        try:
+            await wait
+        except asyncio.CancelledError:
+            self._abandon(ticket)
+            raise
+        finally:
+            del self._waits[ticket]
+
+    def _abandon(self, ticket: Ticket) -> None:
+        with self._lock:
+            self._queue.leave(ticket)
+            if ticket.outcome is Outcome.GRANTED:
+                self._pool.release(ticket.blocks, ticket.owner)
+        self.advance()

@@ -1,0 +1,78 @@
+"""What a worker tells its data plane when it starts it."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from halfmoon.config import DEADLINES, PageGeometry
+from halfmoon.errors import ConfigError
+from kvtransfer.layout import BlockLayout
+
+TRANSPORTS = ("shm", "tcp")
+"""All there are, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneSpec:
+    """Who the worker is, what its blocks look like, and the bounds. Times are in seconds.
+
+    `host` is where the `KvTransfer` service and the `tcp` transport listen, `advertised_host` what peers connect to
+    (`host` unless given); `port` 0 lets the system draw one. A pull holds at most `pull_window` host blocks at once.
+    Offers leave the last `pull_reserve` blocks alone: a worker that both offers and pulls needs some, or two such
+    workers can wait for each other. `read_seconds` bounds one batch of blocks.
+    """
+
+    worker_id: str
+    incarnation: int
+    fingerprint: str
+    geometry: PageGeometry
+    host_blocks: int
+    host: str = "127.0.0.1"
+    advertised_host: str = ""
+    port: int = 0
+    transports: tuple[str, ...] = TRANSPORTS
+    lease_seconds: float = DEADLINES.lease
+    connect_seconds: float = DEADLINES.connect
+    control_seconds: float = DEADLINES.control
+    read_seconds: float = 5.0
+    pull_window: int = 32
+    pull_reserve: int = 0
+    offer_queue: int = 1024
+
+    def __post_init__(self) -> None:
+        unknown = set(self.transports) - set(TRANSPORTS)
+        if unknown or not self.transports:
+            raise ConfigError(f"transports {sorted(unknown)} are unknown, there are {', '.join(TRANSPORTS)}")
+        if self.host_blocks < 1 or self.pull_window < 1 or not 0 <= self.pull_reserve < self.host_blocks:
+            raise ConfigError(
+                f"{self.host_blocks} host blocks, a window of {self.pull_window}, a reserve of {self.pull_reserve}"
+            )
+
+        if self.peer_host in {"0.0.0.0", "::"}:
+            raise ConfigError(f"peers cannot connect to {self.peer_host}: give the host that they shall connect to")
+
+    @property
+    def peer_host(self) -> str:
+        """What peers connect to."""
+        return self.advertised_host or self.host
+
+    @property
+    def layout(self) -> BlockLayout:
+        """Where the blocks lie in the host pool."""
+        return BlockLayout(self.geometry.block_bytes, self.host_blocks)
+
+    @property
+    def grace_seconds(self) -> float:
+        """How long an ended handle waits for its last reads: longer than a reader waits for a batch."""
+        return self.read_seconds + 1.0
+
+    def to_json(self) -> str:
+        """For the data-plane process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The reverse of `to_json`."""
+        fields: dict[str, Any] = json.loads(text)
+        geometry = PageGeometry(**fields.pop("geometry"))
+        return cls(geometry=geometry, transports=tuple(fields.pop("transports")), **fields)
