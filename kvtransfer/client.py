@@ -81,8 +81,7 @@ class DataPlane:
         """A writable view of the host block at byte `offset`: uint8 [block bytes], page-aligned."""
         return self._region.view(offset, self._spec.layout.block_bytes)
 
-    async def offer(self, request_id: str, blocks: Sequence[pb.KvBlock], timeout: float) -> pb.KvHandle:  # noqa:
-    ASYNC109
+    async def offer(self, request_id: str, blocks: Sequence[pb.KvBlock], timeout: float) -> pb.KvHandle:  # noqa: ASYNC109
         """Reserves one host block for each of `blocks` (`content_hash` and `tokens` are read).
 
         Waits for free host blocks, first come first served; `timeout`, in seconds, bounds the wait and the time until
@@ -108,7 +107,7 @@ class DataPlane:
         return response.ready_count
 
     async def seal(self, handle_id: bytes, first_tokens: Iterable[OutputToken]) -> None:
-        """Completes a handle whose blocks are published; its lease starts. Raises LeaseExpiredError when it has ended."""
+        """Completes a handle whose blocks are published: the lease starts. Raises LeaseExpiredError if it has ended."""
         seal = pb.KvSeal(first_tokens=tokens_to_pb(first_tokens))
         await _answer(self._stub.Seal(pb.SealRequest(handle_id=handle_id, seal=seal), timeout=LOCAL_CALL_SECONDS))
 
@@ -165,7 +164,7 @@ class DataPlane:
             raise TransferError("the data plane ended the transfer without completing it")
 
     async def free_blocks(self, offsets: Iterable[int]) -> None:
-        """Returns pulled blocks that the engine has read. Raises InvalidRequestError for blocks that it does not hold."""
+        """Returns pulled blocks that the engine has read. Raises InvalidRequestError for any others."""
         freed = list(offsets)
         strangers = [offset for offset in freed if offset not in self._holders]
         if strangers:
