@@ -23,7 +23,7 @@ PROBES = frozenset(("/health", "/livez", "/readyz", "/metrics"))
 
 _API = frozenset(("/v1/completions", "/v1/chat/completions", "/v1/models", "/tokenize", "/detokenize"))
 
-_GOOD_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_GOOD_ID = re.compile(r"[\x21-\x7e]{1,100}")
 
 
 class Observe:
@@ -32,15 +32,18 @@ class Observe:
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
         self._app = app
         self._metrics = metrics
+        self._ids: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        record = RequestRecord(_request_id(scope), _route(scope["path"]))
+        given = _request_id(scope)
+        record = RequestRecord(self._unique(given), _route(scope["path"]))
         scope.setdefault("state", {})["record"] = record
-        outgoing = _Outgoing(send, record)
+        outgoing = _Outgoing(send, record, given)
+        self._ids.add(record.request_id)
         try:
             await self._app(scope, receive, outgoing)
         except Exception as problem:
@@ -50,7 +53,12 @@ class Observe:
                 raise
             await error_response(error)(scope, receive, outgoing)
         finally:
+            self._ids.discard(record.request_id)
             self._ended(record)
+
+    def _unique(self, request_id: str) -> str:
+        """Clients may use an id again, a retry for one, while its first request is still running."""
+        return f"{request_id}-{uuid.uuid4().hex[:8]}" if request_id in self._ids else request_id
 
     def _ended(self, record: RequestRecord) -> None:
         self._metrics.ended(record)
@@ -96,18 +104,19 @@ class Admit:
 
 
 class _Outgoing:
-    """Sends an answer with the request's id, and notes its status."""
+    """Sends an answer with the id that the client knows, and notes its status."""
 
-    def __init__(self, send: Send, record: RequestRecord) -> None:
+    def __init__(self, send: Send, record: RequestRecord, request_id: str) -> None:
         self._send = send
         self._record = record
+        self._request_id = request_id
         self.begun = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.begun = True
             self._record.status = message["status"]
-            MutableHeaders(scope=message)[REQUEST_ID] = self._record.request_id
+            MutableHeaders(scope=message)[REQUEST_ID] = self._request_id
         await self._send(message)
 
 

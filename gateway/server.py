@@ -137,14 +137,15 @@ def _bind(host: str, port: int) -> socket.socket:
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}", param="port") from error
-    _end_silent_connections(listener)
+    _set_options(listener)
     return listener
 
 
-def _end_silent_connections(listener: socket.socket) -> None:
-    """Has the kernel end accepted connections whose peer vanished or takes nothing; they inherit these options."""
+def _set_options(listener: socket.socket) -> None:
+    """Options that accepted connections inherit: no delay, and an end by the kernel when the peer is gone or deaf."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
+        ("TCP_NODELAY", 1),
         ("TCP_KEEPIDLE", _SILENT_SECONDS),
         ("TCP_KEEPINTVL", _SILENT_SECONDS // 6),
         ("TCP_KEEPCNT", 6),

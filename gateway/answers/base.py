@@ -2,8 +2,8 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -21,7 +21,9 @@ ChunkT = TypeVar("ChunkT", bound=msgspec.Struct)
 class Answer(ABC, Generic[ChunkT]):
     """One answer under construction. `feed` it every event in order, then `finish` it."""
 
-    id_prefix: str
+    id_prefix: ClassVar[str]
+    param_names: ClassVar[Mapping[str, str]] = {}
+    """What this API calls parameters that the router knows by other names."""
 
     def __init__(self, call: Call) -> None:
         self.call = call

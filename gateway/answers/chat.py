@@ -1,7 +1,8 @@
 """Answers of `POST /v1/chat/completions`."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -27,6 +28,7 @@ class ChatAnswer(Answer[ChatChunk]):
     """Every choice begins with a chunk that names the role; the very first chunk tells about the prompt too."""
 
     id_prefix = "chatcmpl"
+    param_names: ClassVar[Mapping[str, str]] = {"logprobs": "top_logprobs", "prompt": "messages"}
 
     def usage_chunk(self, usage: Usage) -> ChatChunk:
         """The last chunk of a stream that reports usage."""

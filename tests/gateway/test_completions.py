@@ -1,5 +1,6 @@
 """`POST /v1/completions`, whole answers: their fields, prompts of every kind, parameters on their way to the router."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -169,7 +170,7 @@ async def test_prompts_of_a_list_get_ids_of_their_own(served: Served) -> None:
     assert sorted(request.request_id for request in served.router.requests) == ["job-0", "job-1"]
 
 
-@pytest.mark.parametrize("given", [None, "", "x" * 129, "a b", "tab\there"])
+@pytest.mark.parametrize("given", [None, "", "x" * 101, "a b", "tab\there"])
 async def test_an_unfit_request_id_is_replaced(served: Served, given: str | None) -> None:
     headers = {} if given is None else {"X-Request-Id": given}
     response = await served.http.post(COMPLETIONS, json={"prompt": "Hi"}, headers=headers)
@@ -177,3 +178,13 @@ async def test_an_unfit_request_id_is_replaced(served: Served, given: str | None
     assert drawn != given
     assert served.router.requests[0].request_id == drawn
     assert len(drawn) == 32
+
+
+async def test_an_id_in_use_gets_a_suffix_at_the_router_alone(served: Served) -> None:
+    """A retry with the same id is no error while the first request is still running."""
+    ask = [served.http.post(COMPLETIONS, json={"prompt": "Hi"}, headers={"X-Request-Id": "same"}) for _ in range(3)]
+    responses = await asyncio.gather(*ask)
+    assert {response.headers["x-request-id"] for response in responses} == {"same"}
+    ids = [request.request_id for request in served.router.requests]
+    assert len(set(ids)) == 3
+    assert all(name.startswith("same") for name in ids)
