@@ -12,7 +12,7 @@ from kvtransfer import DataPlane
 
 
 def check_handle(handle: kvtransfer_pb2.KvHandle, prompt: Sequence[int], salt: bytes, plane: DataPlane) -> None:
-    """Raises TransferError unless the handle's blocks are the pages of this prompt: matched by content, not by place."""
+    """Raises TransferError unless the handle's blocks are the pages of this prompt: what counts is their content."""
     geometry = plane.geometry
     if geometry_from_pb(handle.geometry) != geometry:
         raise TransferError(f"the handle's pages are {geometry_from_pb(handle.geometry)}, this worker's {geometry}")
@@ -28,10 +28,10 @@ async def receive(
     request_id: str,
     handle: kvtransfer_pb2.KvHandle,
     missing: Sequence[int],
-    timeout: float,
+    seconds: float,
 ) -> kvtransfer_pb2.PullComplete:
     """Pulls the missing pages into the engine and starts its choices. Raises TransferError."""
-    async for event in plane.pull(request_id, handle, missing, timeout):
+    async for event in plane.pull(request_id, handle, missing, seconds):
         if isinstance(event, kvtransfer_pb2.PullComplete):
             engine.attach(request_id, [token_from_pb(token) for token in event.seal.first_tokens])
             return event

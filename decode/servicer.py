@@ -1,7 +1,8 @@
 """`halfmoon.v1.Decode` over an engine and a data plane."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import grpc
@@ -53,9 +54,10 @@ class DecodeServicer(decode_pb2_grpc.DecodeServicer):
             if task is Task.ATTACH:
                 check_handle(request.handle, wanted.prompt, tier.salt, tier.plane)
             remaining = context.time_remaining()
-            timeout = DEADLINES.request if remaining is None else remaining
-            async for response in _generate(tier, wanted, request.handle, timeout):
-                yield response
+            seconds = DEADLINES.request if remaining is None else remaining
+            async with aclosing(_generate(tier, wanted, request.handle, seconds)) as responses:
+                async for response in responses:
+                    yield response
 
     async def StopChoices(  # noqa: N802 - the name of the RPC
         self,
@@ -76,15 +78,15 @@ class DecodeServicer(decode_pb2_grpc.DecodeServicer):
 
 
 async def _generate(
-    tier: DecodeTier, request: EngineRequest, handle: kvtransfer_pb2.KvHandle, timeout: float
-) -> AsyncIterator[decode_pb2.DecodeResponse]:
+    tier: DecodeTier, request: EngineRequest, handle: kvtransfer_pb2.KvHandle, seconds: float
+) -> AsyncGenerator[decode_pb2.DecodeResponse, None]:
     events = Stream()
     pulling: asyncio.Task[None] | None = None
     tier.engine.submit(request, events.put)
     try:
         async for event in events:
             if isinstance(event, Started) and request.task is Task.ATTACH:
-                pulling = asyncio.create_task(_pull(tier, request.request_id, handle, event.missing, timeout, events))
+                pulling = asyncio.create_task(_pull(tier, request.request_id, handle, event.missing, seconds, events))
             response = _respond(event)
             if response is not None:
                 yield response
@@ -101,12 +103,12 @@ async def _pull(
     request_id: str,
     handle: kvtransfer_pb2.KvHandle,
     missing: tuple[int, ...],
-    timeout: float,
+    seconds: float,
     events: Stream,
 ) -> None:
     """A transfer that fails ends the request with its error."""
     try:
-        events.put(await receive(tier.engine, tier.plane, request_id, handle, missing, timeout))
+        events.put(await receive(tier.engine, tier.plane, request_id, handle, missing, seconds))
     except HalfmoonError as error:
         tier.engine.abort(request_id, error)
 

@@ -1,8 +1,8 @@
 """`halfmoon.v1.Prefill` over an engine and a data plane."""
 
 import logging
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 import grpc
@@ -61,23 +61,24 @@ class PrefillServicer(prefill_pb2_grpc.PrefillServicer):
         self,
         request: prefill_pb2.PrefillRequest,
         context: grpc.aio.ServicerContext[prefill_pb2.PrefillRequest, prefill_pb2.PrefillResponse],
-    ) -> AsyncIterator[prefill_pb2.PrefillResponse]:
+    ) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
         """One prompt; the stream's end, however it comes, leaves nothing behind but a sealed handle."""
         with self._gate.enter("prefill", request.model_fingerprint):
             if self._tier is None:
                 raise UnavailableError("this worker is not open yet")
             wanted = engine_request(request, Task.PREFILL, vocab=self._tier.vocab, publish=request.publish_kv)
             remaining = context.time_remaining()
-            timeout = DEADLINES.request if remaining is None else remaining
+            seconds = DEADLINES.request if remaining is None else remaining
             run = _run_published if request.publish_kv else _run_alone
-            async for response in run(self._tier, wanted, timeout):
-                yield response
+            async with aclosing(run(self._tier, wanted, seconds)) as responses:
+                async for response in responses:
+                    yield response
 
 
 async def _run_alone(
-    tier: PrefillTier, request: EngineRequest, timeout: float
-) -> AsyncIterator[prefill_pb2.PrefillResponse]:
-    del timeout  # the gRPC deadline cancels the call
+    tier: PrefillTier, request: EngineRequest, seconds: float
+) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
+    del seconds  # the gRPC deadline cancels the call
     outcome = _Outcome()
     events = EventStream[Event]()
     tier.engine.submit(request, events.put)
@@ -93,10 +94,10 @@ async def _run_alone(
 
 
 async def _run_published(
-    tier: PrefillTier, request: EngineRequest, timeout: float
-) -> AsyncIterator[prefill_pb2.PrefillResponse]:
+    tier: PrefillTier, request: EngineRequest, seconds: float
+) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
     blocks = offered_blocks(request.prompt, tier.salt, tier.plane.geometry)
-    handle = await tier.plane.offer(request.request_id, blocks, timeout)
+    handle = await tier.plane.offer(request.request_id, blocks, seconds)
     publisher = Publisher(tier.plane, handle)
     outcome = _Outcome()
     events = EventStream[Event]()

@@ -43,13 +43,13 @@ class Counters:
 
 
 class EngineCore:
-    """Scheduler, runner and the jobs between them."""
+    """Scheduler, runner and the jobs between them; uses all of the runner's pages, or the first `pages`."""
 
-    def __init__(self, runner: Runner, *, end_ids: Items[int], salt: bytes) -> None:
+    def __init__(self, runner: Runner, *, end_ids: Items[int], salt: bytes, pages: int | None = None) -> None:
         config = runner.config
         self.counters = Counters()
         self.jobs: dict[str, Job] = {}
-        self.pool = PagePool(config.pages)
+        self.pool = PagePool(pages or config.pages)
         self.scheduler = Scheduler(self.pool, config.buckets, page_size=config.geometry.page_size, salt=salt)
         self.outbox: list[tuple[Sink, Event]] = []
         self._runner = runner

@@ -1,7 +1,6 @@
 """Ahead-of-time compilation: every program of a worker is compiled once, before it is READY."""
 
 from collections.abc import Callable, Hashable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,6 +16,11 @@ class CompileCounter:
     def __init__(self) -> None:
         self.count = 0
         jax.monitoring.register_event_duration_secs_listener(self._on_event)
+
+    def since_now(self) -> Callable[[], int]:
+        """A function that tells how many there were after this call."""
+        before = self.count
+        return lambda: self.count - before
 
     def _on_event(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
         del duration_secs, kwargs
@@ -47,11 +51,3 @@ class Programs:
     def texts(self) -> dict[Hashable, str]:
         """The optimised HLO of every program."""
         return {key: compiled.as_text() or "" for key, compiled in self._compiled.items()}
-
-
-def use_compilation_cache(folder: Path) -> None:
-    """Keeps compiled programs in `folder` across processes; several may share it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -96,13 +96,11 @@ class Metrics:
         `callback` runs on the reading thread and must neither block nor raise.
         """
 
-        def observe(_: otel.CallbackOptions) -> list[otel.Observation]:
-            value = callback()
-            if isinstance(value, int | float):
-                return [otel.Observation(value)]
-            return [otel.Observation(number, labels) for number, labels in value]
+        self._meter.create_observable_gauge(self._claim(name), [_observer(callback)], description=description)
 
-        self._meter.create_observable_gauge(self._claim(name), callbacks=[observe], description=description)
+    def counted(self, name: str, description: str, callback: Callable[[], float | Iterable[Reading]]) -> None:
+        """A counter that is kept elsewhere: like a gauge, but its value only ever grows."""
+        self._meter.create_observable_counter(self._claim(name), [_observer(callback)], description=description)
 
     def render(self) -> bytes:
         """All metrics in Prometheus' text format (`CONTENT_TYPE`)."""
@@ -120,3 +118,15 @@ class Metrics:
             raise InternalError(f"metric {name} is made twice")
         self._names.add(name)
         return name
+
+
+def _observer(
+    callback: Callable[[], float | Iterable[Reading]],
+) -> Callable[[otel.CallbackOptions], list[otel.Observation]]:
+    def observe(_: otel.CallbackOptions) -> list[otel.Observation]:
+        value = callback()
+        if isinstance(value, int | float):
+            return [otel.Observation(value)]
+        return [otel.Observation(number, labels) for number, labels in value]
+
+    return observe

@@ -1,24 +1,11 @@
 """From a tier's request message to what its engine takes."""
 
-from typing import Protocol
-
 from halfmoon.engine.request import EngineRequest, Task
 from halfmoon.errors import InvalidRequestError
-from halfmoon.v1 import common_pb2
+from halfmoon.v1 import decode_pb2, prefill_pb2
 from halfmoon.wire import sampling_from_pb
 
-
-class TierRequest(Protocol):
-    """What `PrefillRequest` and `DecodeRequest` have in common."""
-
-    request_id: str
-    priority: int
-
-    @property
-    def prompt_token_ids(self) -> "list[int]": ...
-
-    @property
-    def sampling(self) -> common_pb2.SamplingParams: ...
+TierRequest = prefill_pb2.PrefillRequest | decode_pb2.DecodeRequest
 
 
 def engine_request(request: TierRequest, task: Task, *, vocab: int, publish: bool = False) -> EngineRequest:
