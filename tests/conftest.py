@@ -2,8 +2,16 @@
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+from halfmoon.weights import fetch_default_model
+
+# A busy machine is no failure: whole tests have a time limit, single examples have none.
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
 
 IN_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 
@@ -31,3 +39,9 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     if IN_CI:
         fail_if_skipped(report)
     return report
+
+
+@pytest.fixture(scope="session")
+def default_model() -> Path:
+    """The GGUF file of the default model, downloaded into the user's cache folder unless it is there."""
+    return fetch_default_model()

@@ -9,7 +9,7 @@ import tokenizers
 from tokenizers import AddedToken
 
 from halfmoon.errors import ModelError
-from halfmoon.text.loaded import LoadedText
+from halfmoon.text.loaded import LoadedText, blamed_on
 from halfmoon.text.tokenizer import Tokenizer
 
 _NAMED = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
@@ -45,10 +45,8 @@ def _tokenizer(path: Path, config: Mapping[str, Any], named: Mapping[str, str]) 
         raise ModelError(f"{path}: not a valid tokenizer: {error}") from error
     backend.add_special_tokens(_missing_special_tokens(backend, config, named))
     add_bos = config.get("add_bos_token")
-    try:
+    with blamed_on(path):
         return Tokenizer(backend, named_tokens=named, add_bos=add_bos if isinstance(add_bos, bool) else None)
-    except ModelError as error:
-        raise ModelError(f"{path}: {error.message}") from error
 
 
 def _missing_special_tokens(

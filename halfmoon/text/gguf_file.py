@@ -12,7 +12,7 @@ from tokenizers import AddedToken, decoders
 from tokenizers.models import BPE
 
 from halfmoon.errors import ModelError
-from halfmoon.text.loaded import LoadedText
+from halfmoon.text.loaded import LoadedText, blamed_on
 from halfmoon.text.pretokenizers import WordRule, word_rule
 from halfmoon.text.tokenizer import Tokenizer
 from halfmoon.weights.gguf_header import MetadataValue, read_gguf_header
@@ -34,13 +34,16 @@ class _TokenType(IntEnum):
 
 
 def load_gguf_text(path: Path) -> LoadedText:
-    """Raises ModelError that names what the file lacks or what is not supported."""
-    metadata = _Metadata(read_gguf_header(path).metadata, path)
+    """Raises ModelError that names the file, and what it lacks or what is not supported."""
+    metadata = _Metadata(read_gguf_header(path).metadata)
+    with blamed_on(path):
+        return _load(metadata)
+
+
+def _load(metadata: "_Metadata") -> LoadedText:
     model = metadata.text("tokenizer.ggml.model")
     if model != "gpt2":
-        raise ModelError(
-            f"{path}: tokenizer {model!r} is not supported in GGUF files (supported: 'gpt2', byte-level BPE)"
-        )
+        raise ModelError(f"tokenizer {model!r} is not supported in GGUF files (supported: 'gpt2', byte-level BPE)")
     rule = word_rule(metadata.text("tokenizer.ggml.pre"))
     tokens = metadata.texts("tokenizer.ggml.tokens")
     named = {name: tokens[number] for name, key in _NAMED_KEYS.items() if (number := metadata.token(key)) is not None}
@@ -58,8 +61,11 @@ def load_gguf_text(path: Path) -> LoadedText:
 def _backend(metadata: "_Metadata", tokens: Sequence[str], rule: WordRule) -> tokenizers.Tokenizer:
     vocabulary = {token: number for number, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):
-        raise ModelError(f"{metadata.path}: the vocabulary (tokenizer.ggml.tokens) has a token twice")
-    backend = tokenizers.Tokenizer(BPE(vocabulary, _merges(metadata), ignore_merges=rule.whole_words))
+        raise ModelError("the vocabulary (tokenizer.ggml.tokens) has a token twice")
+    try:
+        backend = tokenizers.Tokenizer(BPE(vocabulary, _merges(metadata), ignore_merges=rule.whole_words))
+    except Exception as error:  # the library raises nothing more exact
+        raise ModelError(f"vocabulary and merges do not fit each other: {error}") from error
     normalizer = rule.make_normalizer()
     if normalizer is not None:
         backend.normalizer = normalizer
@@ -80,7 +86,7 @@ def _merges(metadata: "_Metadata") -> list[tuple[str, str]]:
 def _added_tokens(metadata: "_Metadata", tokens: Sequence[str]) -> list[AddedToken]:
     types = metadata.numbers("tokenizer.ggml.token_type")
     if len(types) != len(tokens):
-        raise ModelError(f"{metadata.path}: {len(types)} token types for {len(tokens)} tokens; the file is damaged")
+        raise ModelError(f"{len(types)} token types for {len(tokens)} tokens; the file is damaged")
     special = {_TokenType.CONTROL, _TokenType.UNKNOWN}
     return [
         AddedToken(token, special=kind in special, normalized=False)
@@ -90,11 +96,10 @@ def _added_tokens(metadata: "_Metadata", tokens: Sequence[str]) -> list[AddedTok
 
 
 class _Metadata:
-    """Typed access to a file's metadata; every error names file and key."""
+    """Typed access to a file's metadata; every error names the key."""
 
-    def __init__(self, values: Mapping[str, MetadataValue], path: Path) -> None:
+    def __init__(self, values: Mapping[str, MetadataValue]) -> None:
         self._values = values
-        self.path = path
 
     def optional_text(self, key: str) -> str | None:
         value = self._values.get(key)
@@ -103,9 +108,7 @@ class _Metadata:
     def text(self, key: str) -> str:
         value = self.optional_text(key)
         if value is None:
-            raise ModelError(
-                f"{self.path}: the metadata has no {key}; convert the model again with a current converter"
-            )
+            raise ModelError(f"the metadata has no {key}; convert the model again with a current converter")
         return value
 
     def texts(self, key: str) -> list[str]:
@@ -126,7 +129,5 @@ class _Metadata:
     def _list(self, key: str) -> Sequence[MetadataValue]:
         value = self._values.get(key)
         if not isinstance(value, list):
-            raise ModelError(
-                f"{self.path}: the metadata has no {key}; convert the model again with a current converter"
-            )
+            raise ModelError(f"the metadata has no {key}; convert the model again with a current converter")
         return value

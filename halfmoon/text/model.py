@@ -9,6 +9,7 @@ from halfmoon.errors import ModelError
 from halfmoon.text.chat import ChatTemplate
 from halfmoon.text.folder import load_folder_text
 from halfmoon.text.gguf_file import load_gguf_text
+from halfmoon.text.loaded import blamed_on
 from halfmoon.text.tokenizer import Tokenizer
 from halfmoon.weights import open_checkpoint
 
@@ -55,10 +56,8 @@ def load_text_model(path: Path) -> TextModel:
 def _chat(source: str | None, tokenizer: Tokenizer, path: Path) -> ChatTemplate | None:
     if source is None:
         return None
-    try:
+    with blamed_on(path):
         return ChatTemplate(source, tokenizer.named_tokens)
-    except ModelError as error:
-        raise ModelError(f"{path}: {error.message}") from error
 
 
 def _ids(value: object) -> Iterator[int]:

@@ -59,7 +59,6 @@ _DEEPSEEK_LLM = (
     _DEEPSEEK_CJK,
     r"\p{N}",
 )
-_DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _DEEPSEEK_CJK, r"\p{N}")
 
 
 def _gpt2() -> PreTokenizer:
@@ -114,7 +113,6 @@ _RULES: Mapping[str, WordRule] = {
     "qwen2": _QWEN_2,
     "deepseek-r1-qwen": _QWEN_2,
     "deepseek-llm": WordRule(_splits(*_DEEPSEEK_LLM)),
-    "deepseek-coder": WordRule(_splits(*_DEEPSEEK_CODER)),
     "deepseek-v3": WordRule(_splits(*_DEEPSEEK_3)),
     "tekken": WordRule(_splits(_o200k("", r"\p{N}")), whole_words=True, add_bos=True),
     "gpt-4o": _GPT_4O,

@@ -17,8 +17,8 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-MAX_STEPS = 1_000_000
-"""Turns of loops, and calls, that one rendering may take: about a second."""
+MAX_STEPS = 500_000
+"""Turns of loops, and calls, that one rendering may take: no more than some seconds."""
 
 MAX_SIZE = 16_000_000
 """Longest string or list that a template may build, and longest text that it may write, in characters or elements."""
