@@ -133,8 +133,8 @@ class Worker:
 
     def _add_services(self, server: GrpcServer, gate: Gate, loaded: LoadedEngine, plane: DataPlane) -> None:
         prefill, decode = PrefillServicer(gate), DecodeServicer(gate)
-        prefill.open(PrefillTier(loaded.engine, plane, loaded.salt, loaded.vocab))
-        decode.open(DecodeTier(loaded.engine, plane, loaded.salt, loaded.vocab))
+        prefill.open(PrefillTier(loaded.engine, plane, loaded.geometry, loaded.salt, loaded.vocab))
+        decode.open(DecodeTier(loaded.engine, plane, loaded.geometry, loaded.salt, loaded.vocab))
         server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, prefill, "halfmoon.v1.Prefill")
         server.add(decode_pb2_grpc.add_DecodeServicer_to_server, decode, "halfmoon.v1.Decode")
 
@@ -174,7 +174,7 @@ async def _until_stopped(stopping: asyncio.Event, loaded: LoadedEngine, plane: D
         if loaded.engine.failure is not None:
             _log.error("the engine failed", extra={"error": loaded.engine.failure})
             return False
-        if plane.died.is_set():
+        if plane.died.done():
             _log.error("the data plane died")
             return False
         try:

@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
+
+import numpy as np
 
 from halfmoon.cache.hashing import page_hashes
+from halfmoon.config import PageGeometry
 from halfmoon.engine.engine import Engine
 from halfmoon.errors import TransferError
 from halfmoon.v1 import kvtransfer_pb2
-from halfmoon.wire import geometry_from_pb, token_from_pb
-from kvtransfer import DataPlane
+from halfmoon.wire import geometry_from_pb
+from kvtransfer import DataPlane, PullComplete, PulledBlock
 
 
-def check_handle(handle: kvtransfer_pb2.KvHandle, prompt: Sequence[int], salt: bytes, plane: DataPlane) -> None:
+def check_handle(handle: kvtransfer_pb2.KvHandle, prompt: Sequence[int], salt: bytes, geometry: PageGeometry) -> None:
     """Raises TransferError unless the handle's blocks are the pages of this prompt: what counts is their content."""
-    geometry = plane.geometry
     if geometry_from_pb(handle.geometry) != geometry:
         raise TransferError(f"the handle's pages are {geometry_from_pb(handle.geometry)}, this worker's {geometry}")
     expected = page_hashes(salt, prompt, geometry.page_size)
@@ -22,31 +25,34 @@ def check_handle(handle: kvtransfer_pb2.KvHandle, prompt: Sequence[int], salt: b
         raise TransferError(f"the handle's {len(handle.blocks)} blocks are not the pages of this prompt")
 
 
-async def receive(
-    engine: Engine,
-    plane: DataPlane,
-    request_id: str,
-    handle: kvtransfer_pb2.KvHandle,
-    missing: Sequence[int],
-    seconds: float,
-) -> kvtransfer_pb2.PullComplete:
-    """Pulls the missing pages into the engine and starts its choices. Raises TransferError."""
-    async for event in plane.pull(request_id, handle, missing, seconds):
-        if isinstance(event, kvtransfer_pb2.PullComplete):
-            engine.attach(request_id, [token_from_pb(token) for token in event.seal.first_tokens])
-            return event
-        await _deliver(engine, plane, request_id, event)
-    raise TransferError(f"the transfer of request {request_id} ended without a seal")
+class Receiver:
+    """Brings pulled pages into one engine."""
 
+    def __init__(self, engine: Engine, plane: DataPlane, geometry: PageGeometry) -> None:
+        self._engine = engine
+        self._plane = plane
+        self._shape, self._dtype = geometry.shape, np.dtype(geometry.dtype)
 
-async def _deliver(engine: Engine, plane: DataPlane, request_id: str, pulled: kvtransfer_pb2.PulledBlock) -> None:
-    """The host block goes back when the engine has read it, also when this is cancelled meanwhile."""
-    view = plane.block(pulled.offset).view(plane.geometry.dtype).reshape(plane.geometry.shape)
-    delivered = asyncio.wrap_future(engine.deliver(request_id, pulled.block_index, view))
-    try:
-        await asyncio.shield(delivered)
-    except asyncio.CancelledError:
-        await delivered
-        raise
-    finally:
-        await plane.free_blocks([pulled.offset])
+    async def receive(
+        self, request_id: str, handle: kvtransfer_pb2.KvHandle, missing: Sequence[int], seconds: float
+    ) -> PullComplete:
+        """Pulls the missing pages into the engine and starts the request's choices. Raises TransferError."""
+        async with aclosing(self._plane.pull(request_id, handle, missing, seconds)) as events:
+            async for event in events:
+                if isinstance(event, PullComplete):
+                    self._engine.attach(request_id, event.first_tokens)
+                    return event
+                await self._deliver(request_id, event)
+        raise TransferError(f"the transfer of request {request_id} ended without a seal")
+
+    async def _deliver(self, request_id: str, pulled: PulledBlock) -> None:
+        """The host block goes back when the engine has read it, also when this is cancelled meanwhile."""
+        view = self._plane.block(pulled.offset).view(self._dtype).reshape(self._shape)
+        delivered = asyncio.wrap_future(self._engine.deliver(request_id, pulled.block_index, view))
+        try:
+            await asyncio.shield(delivered)
+        except asyncio.CancelledError:
+            await delivered
+            raise
+        finally:
+            await self._plane.free_blocks([pulled.offset])

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import grpc
 
-from decode.receiver import check_handle, receive
-from halfmoon.config import DEADLINES
+from decode.receiver import Receiver, check_handle
+from halfmoon.config import DEADLINES, PageGeometry
 from halfmoon.engine.engine import Engine
 from halfmoon.engine.request import EngineRequest, Event, PromptScored, Started, Task, Tokens
 from halfmoon.errors import HalfmoonError, UnavailableError
 from halfmoon.tier import EventStream, Gate, engine_request
 from halfmoon.v1 import decode_pb2, decode_pb2_grpc, kvtransfer_pb2
 from halfmoon.wire import logprobs_to_pb, tokens_to_pb
-from kvtransfer import DataPlane
+from kvtransfer import DataPlane, PullComplete
 
-Stream = EventStream[kvtransfer_pb2.PullComplete]
+Stream = EventStream[PullComplete]
 
 
 @dataclass(slots=True)
@@ -26,6 +26,7 @@ class DecodeTier:
 
     engine: Engine
     plane: DataPlane
+    geometry: PageGeometry
     salt: bytes
     vocab: int
 
@@ -52,7 +53,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServicer):
             task = Task.ATTACH if request.HasField("handle") else Task.GENERATE
             wanted = engine_request(request, task, vocab=tier.vocab)
             if task is Task.ATTACH:
-                check_handle(request.handle, wanted.prompt, tier.salt, tier.plane)
+                check_handle(request.handle, wanted.prompt, tier.salt, tier.geometry)
             remaining = context.time_remaining()
             seconds = DEADLINES.request if remaining is None else remaining
             async with aclosing(_generate(tier, wanted, request.handle, seconds)) as responses:
@@ -108,12 +109,13 @@ async def _pull(
 ) -> None:
     """A transfer that fails ends the request with its error."""
     try:
-        events.put(await receive(tier.engine, tier.plane, request_id, handle, missing, seconds))
+        receiver = Receiver(tier.engine, tier.plane, tier.geometry)
+        events.put(await receiver.receive(request_id, handle, missing, seconds))
     except HalfmoonError as error:
         tier.engine.abort(request_id, error)
 
 
-def _respond(event: Event | kvtransfer_pb2.PullComplete) -> decode_pb2.DecodeResponse | None:
+def _respond(event: Event | PullComplete) -> decode_pb2.DecodeResponse | None:
     match event:
         case Started():
             return decode_pb2.DecodeResponse(accepted=decode_pb2.DecodeAccepted(cached_tokens=event.cached_tokens))
@@ -122,7 +124,7 @@ def _respond(event: Event | kvtransfer_pb2.PullComplete) -> decode_pb2.DecodeRes
             return decode_pb2.DecodeResponse(prompt_logprobs=decode_pb2.DecodePromptLogprobs(entries=entries))
         case Tokens():
             return decode_pb2.DecodeResponse(tokens=decode_pb2.DecodeTokens(tokens=tokens_to_pb(event.tokens)))
-        case kvtransfer_pb2.PullComplete():
+        case PullComplete():
             moved = decode_pb2.DecodeTransferred(bytes=event.bytes, transport=event.transport, seconds=event.seconds)
             return decode_pb2.DecodeResponse(transferred=moved)
         case _:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from halfmoon.config import DEADLINES
+from halfmoon.config import DEADLINES, PageGeometry
 from halfmoon.engine.engine import Engine
 from halfmoon.engine.request import EngineRequest, Event, PagesReady, Progress, PromptScored, Started, Task, Tokens
 from halfmoon.errors import HalfmoonError, UnavailableError
@@ -27,6 +27,7 @@ class PrefillTier:
 
     engine: Engine
     plane: DataPlane
+    geometry: PageGeometry
     salt: bytes
     vocab: int
 
@@ -96,7 +97,7 @@ async def _run_alone(
 async def _run_published(
     tier: PrefillTier, request: EngineRequest, seconds: float
 ) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
-    blocks = offered_blocks(request.prompt, tier.salt, tier.plane.geometry)
+    blocks = offered_blocks(request.prompt, tier.salt, tier.geometry)
     handle = await tier.plane.offer(request.request_id, blocks, seconds)
     publisher = Publisher(tier.plane, handle)
     outcome = _Outcome()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from halfmoon.cache.hashing import cache_salt
 from halfmoon.engine.core import EngineCore
@@ -55,7 +56,7 @@ class Outcome:
     request: EngineRequest
     started: list[Started] = field(default_factory=list)
     tokens: list[OutputToken] = field(default_factory=list)
-    pages: dict[int, np.ndarray] = field(default_factory=dict)  # type: ignore[type-arg]
+    pages: dict[int, NDArray[np.generic]] = field(default_factory=dict)
     prompt_logprobs: tuple[PositionLogprobs, ...] = ()
     ended: bool = False
     error: HalfmoonError | None = None
