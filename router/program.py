@@ -37,6 +37,7 @@ class RouterProgram:
         self._metrics_server: MetricsServer | None = None
         self._dispatcher: Dispatcher | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._draining = False
 
     @property
     def port(self) -> int:
@@ -44,6 +45,11 @@ class RouterProgram:
         if self._server is None:
             raise RuntimeError("the router is not started")
         return self._server.port
+
+    @property
+    def draining(self) -> bool:
+        """Whether new requests are refused because the router stops."""
+        return self._draining
 
     @property
     def metrics_port(self) -> int | None:
@@ -76,7 +82,7 @@ class RouterProgram:
         if self._dispatcher is None or self._server is None:
             return
         dispatcher, self._dispatcher = self._dispatcher, None
-        dispatcher.draining = True
+        dispatcher.draining = self._draining = True
         await self._server.stop(grace)
         if self._watch is not None:
             self._watch.cancel()
