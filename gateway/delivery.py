@@ -1,14 +1,12 @@
 """Generation as an HTTP response: a stream of chunks, or their join; cancelled when the client hangs up."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Generic
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.answers.base import Answer, ChunkT
-from gateway.errors import ClientGoneError, domain_error, error_body, json_response
+from gateway.errors import ClientGoneError, domain_error, error_body, json_response, renamed_params
 from gateway.fanout import Fanout
 from gateway.pace import Pace
 from gateway.presence import while_connected
@@ -16,7 +14,6 @@ from gateway.record import RequestRecord, record_of
 from gateway.schema.common import Usage
 from gateway.services import Services
 from gateway.sse import EventStream
-from halfmoon.errors import HalfmoonError
 from halfmoon.v1.router_pb2 import GenerateResponse
 
 
@@ -48,7 +45,7 @@ class GenerationResponse(Response, Generic[ChunkT]):
         config = self._services.config
         fanout = Fanout(self._services.client, call.requests, seconds=call.timeout, at_once=config.prompts_at_once)
         run = _Run(self._answer, record, Pace(self._services.metrics, record.started))
-        with self._services.running.generating(fanout), _renamed_params(self._answer.param_names):
+        with self._services.running.generating(fanout), renamed_params(self._answer.param_names):
             async with fanout:
                 if not call.stream:
                     return await run.whole(fanout)
@@ -100,13 +97,3 @@ class _Run(Generic[ChunkT]):
         self._record.prompt_tokens = usage.prompt_tokens
         self._record.completion_tokens = usage.completion_tokens
         return usage
-
-
-@contextmanager
-def _renamed_params(names: Mapping[str, str]) -> Iterator[None]:
-    try:
-        yield
-    except HalfmoonError as error:
-        if error.param is not None:
-            error.param = names.get(error.param, error.param)
-        raise

@@ -2,7 +2,8 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 from starlette.responses import Response
@@ -70,6 +71,17 @@ def domain_error(problem: Exception, request_id: str) -> HalfmoonError:
         return problem
     _log.error("request failed", extra={"request_id": request_id}, exc_info=problem)
     return InternalError("the server failed; its log tells more")
+
+
+@contextmanager
+def renamed_params(names: Mapping[str, str]) -> Iterator[None]:
+    """Has errors from within name parameters as this API does: `names` maps the router's names to them."""
+    try:
+        yield
+    except HalfmoonError as error:
+        if error.param is not None:
+            error.param = names.get(error.param, error.param)
+        raise
 
 
 def error_body(error: HalfmoonError) -> ErrorBody:

@@ -2,7 +2,7 @@
 
 from fastapi import Request, Response
 
-from gateway.errors import json_response
+from gateway.errors import json_response, renamed_params
 from gateway.parsing.body import decode, read_body
 from gateway.parsing.chat import chat_prompt
 from gateway.parsing.numbers import token_ids
@@ -24,8 +24,7 @@ class TokenRoutes:
     async def tokenize(self, request: Request) -> Response:
         """`POST /tokenize`: the ids of a prompt or of messages."""
         message = _tokenize_request(decode(await self._body(request), TokenizeBody))
-        work = self._client.tokenize(message, self._config.request_seconds)
-        answer = await while_connected(request.receive, work)
+        answer = await while_connected(request.receive, self._client.tokenize(message, self._config.request_seconds))
         return json_response(TokenizeResult(len(answer.token_ids), answer.max_model_len, list(answer.token_ids)))
 
     async def detokenize(self, request: Request) -> Response:
@@ -35,7 +34,8 @@ class TokenRoutes:
             raise InvalidRequestError("tokens is missing", param="tokens")
         message = DetokenizeRequest(model=body.model or "", token_ids=token_ids("tokens", body.tokens))
         work = self._client.detokenize(message, self._config.request_seconds)
-        answer = await while_connected(request.receive, work)
+        with renamed_params({"token_ids": "tokens"}):
+            answer = await while_connected(request.receive, work)
         return json_response(DetokenizeResult(answer.text))
 
     async def _body(self, request: Request) -> bytes:
