@@ -75,15 +75,15 @@ class Worker:
 
     def __init__(self) -> None:
         self.state = READY
-        self.stored: list[bytes] = []
-        self.removed: list[bytes] = []
+        self.changes: dict[bytes, bool] = {}
         self.broken = False
 
     def report(self) -> WorkerReport:
         if self.broken:
             raise KeyError("broken report")
-        stored, self.stored = self.stored, []
-        removed, self.removed = self.removed, []
+        changes, self.changes = self.changes, {}
+        stored = [page for page, cached in changes.items() if cached]
+        removed = [page for page, cached in changes.items() if not cached]
         return WorkerReport(self.state, router_pb2.WorkerLoad(requests_running=7), stored, removed)
 
 
@@ -132,7 +132,7 @@ async def test_closing_says_stopped() -> None:
 
 async def test_a_router_that_forgot_the_worker_gets_it_anew_with_its_cache() -> None:
     registry, worker = Registry(), Worker()
-    worker.stored = [b"a", b"b"]
+    worker.changes = {b"a": True, b"b": True}
     async with registered(registry, worker=worker):
         await until(lambda: registry.cache == {b"a", b"b"})
         registry.known, registry.cache = False, set()
@@ -141,7 +141,7 @@ async def test_a_router_that_forgot_the_worker_gets_it_anew_with_its_cache() -> 
 
 async def test_a_router_that_restarts_knows_the_worker_again_soon() -> None:
     first, worker = Registry(), Worker()
-    worker.stored = [b"a"]
+    worker.changes = {b"a": True}
     async with registered(first, worker=worker) as agent:
         await until(lambda: first.cache)
         port = first.port
@@ -168,8 +168,8 @@ async def test_several_routers_each_learn_every_change() -> None:
     registries, worker = [Registry(), Registry(), Registry()], Worker()
     async with registered(*registries, worker=worker):
         for step in range(20):
-            worker.stored = [b"%d" % step]
-            worker.removed = [b"%d" % (step - 3)]
+            worker.changes[b"%d" % step] = True
+            worker.changes[b"%d" % (step - 3)] = False
             await asyncio.sleep(0.01)
         await until(lambda: all(registry.cache == {b"17", b"18", b"19"} for registry in registries))
         sequences = [[beat.cache.sequence for beat in registry.heartbeats] for registry in registries]
@@ -179,7 +179,7 @@ async def test_several_routers_each_learn_every_change() -> None:
 
 async def test_a_snapshot_is_sent_when_asked_for() -> None:
     registry, worker = Registry(), Worker()
-    worker.stored = [b"a", b"b"]
+    worker.changes = {b"a": True, b"b": True}
     async with registered(registry, worker=worker):
         await until(lambda: len(registry.heartbeats) >= 2)
         registry.cache, registry.wants_snapshot = set(), True
