@@ -116,7 +116,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "--kv-memory",
         metavar="SIZE",
         type=flag_types.byte_size,
-        help="memory of each worker's KV cache, like 2GiB (default: for a few full contexts)",
+        help="memory of each worker's KV cache, like 4GiB (default: 1GiB)",
     )
     group.add_argument(
         "--host-kv-memory",

@@ -1,6 +1,8 @@
 """Which programs `halfmoon serve` runs, as data."""
 
+import os
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,11 +83,19 @@ def _program(
         ),
         readiness=readiness,
         environment={
-            # The current folder may hold a folder named like one of our packages.
-            "PYTHONSAFEPATH": "1",
+            **_import_path(),
             API_KEY_VARIABLE: options.api_key if tier is Tier.GATEWAY else None,
         },
     )
+
+
+def _import_path() -> dict[str, str | None]:
+    """Makes a child import what runs here, and nothing from the current folder, whatever its folders are called."""
+    source = Path(__file__).parents[1]
+    path = os.environ.get("PYTHONPATH")
+    if str(source) != sysconfig.get_path("purelib"):
+        path = os.pathsep.join(filter(None, (str(source), path)))
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}
 
 
 def reachable(host: str) -> str:

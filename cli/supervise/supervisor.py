@@ -132,8 +132,7 @@ class Supervisor:
         deadline = time.monotonic() + self._bounds.drain
         for group in drain_order(self._programs):
             for program in group:
-                if child := self._children.get(program.name):
-                    child.terminate()
+                self._ask_to_end(program.name)
             await asyncio.wait(
                 [keepers[program.name] for program in group], timeout=max(0.0, deadline - time.monotonic())
             )
@@ -142,6 +141,15 @@ class Supervisor:
             self._kill_all()
             await asyncio.wait(keepers.values(), timeout=_KILL_GRACE)
         self._console.say("all programs have ended")
+
+    def _ask_to_end(self, name: str) -> None:
+        child = self._children.get(name)
+        if child is None:
+            return
+        if name in self._ready:
+            child.terminate()
+        else:
+            child.kill()  # it holds no requests yet, and may be compiling for minutes
 
     def _kill_all(self) -> None:
         for child in self._children.values():

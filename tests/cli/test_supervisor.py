@@ -82,6 +82,14 @@ def test_drain_is_bounded() -> None:
         assert not any(map(alive, pids(started)))
 
 
+def test_programs_that_are_not_ready_have_nothing_to_drain() -> None:
+    with fleet("", "--never-ready --ignore-sigterm", drain=60.0) as started:
+        started.wait_for("gateway is ready")
+        started.process.send_signal(signal.SIGTERM)
+        assert started.wait() == 0
+        assert not any(map(alive, pids(started)))
+
+
 def test_program_that_is_killed_is_started_again_and_said_so() -> None:
     with fleet("", "", "") as started:
         started.wait_for("READY")
