@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from halfmoon.engine.core import Counters, EngineCore
 
@@ -17,7 +17,7 @@ class EngineStatus:
     pages_free: int = 0
     pages_used: int = 0
     prefill_tokens_queued: int = 0
-    counters: Counters = Counters()  # noqa: RUF009 - never changed: `observe` stores copies
+    counters: Counters = field(default_factory=Counters)
 
 
 class StatusBoard:
