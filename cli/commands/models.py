@@ -2,6 +2,7 @@
 
 import sys
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,13 +75,12 @@ def _describe(args: Namespace) -> int:
 
 
 def _export(args: Namespace) -> int:
-    from halfmoon.text import load_text_model
+    from halfmoon.text import save_gguf_text
     from halfmoon.weights import ConsoleProgress, export_safetensors, open_checkpoint, resolve_model
 
     progress = ConsoleProgress(sys.stderr)
     path = resolve_model(args.model, progress=progress)
-    text = load_text_model(path)
-    add_files = None if path.is_dir() else text.save
+    add_files = None if path.is_dir() else partial(save_gguf_text, path)
     export_safetensors(open_checkpoint(path), args.folder, dtype=args.dtype, progress=progress, add_files=add_files)
     print(args.folder)
     return 0

@@ -3,6 +3,7 @@
 from halfmoon.text.chat import ChatTemplate, Message
 from halfmoon.text.detokenizer import IncrementalDetokenizer
 from halfmoon.text.model import TextModel, load_text_model
+from halfmoon.text.saving import save_gguf_text
 from halfmoon.text.stops import StopMatcher, StopResult
 from halfmoon.text.tokenizer import Tokenizer
 
@@ -15,4 +16,5 @@ __all__ = [
     "TextModel",
     "Tokenizer",
     "load_text_model",
+    "save_gguf_text",
 ]

@@ -1,6 +1,7 @@
 """The tokenizer of a model: text to ids and back."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 import tokenizers
@@ -76,6 +77,15 @@ class Tokenizer:
     def token_id(self, token: str) -> int | None:
         """Id of a token by its string in the vocabulary."""
         return self._backend.token_to_id(token)
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether a raw prompt begins with a token of its own."""
+        return bool(self._prefix)
+
+    def save(self, file: Path) -> None:
+        """Writes the `tokenizers` library's JSON. Raises OSError."""
+        file.write_text(self._backend.to_str(pretty=True), "utf-8")
 
     def _encode(self, text: str) -> list[int]:
         try:
