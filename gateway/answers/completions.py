@@ -55,7 +55,7 @@ class CompletionAnswer(Answer[Completion]):
         return [self._echo(index, info) for index in indices] if view.echo else []
 
     def _echo(self, index: int, info: PromptInfo) -> Completion:
-        tokens = zip(info.token_ids, info.token_bytes, info.logprobs, strict=False)
+        tokens = zip(info.token_ids, info.token_bytes, info.logprobs, strict=True)
         return self._chunk(index, info.text, self._logprobs(index, tokens))
 
     def _extend(self, prompt: int, delta: ChoiceDelta) -> list[Completion]:

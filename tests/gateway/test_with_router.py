@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from gateway import GatewayConfig, GatewayProgram
 from tests.gateway.streams import CHAT, COMPLETIONS, comparable, join_stream, read_stream
@@ -30,6 +31,13 @@ async def gateway_for(cluster: Cluster) -> AsyncIterator[httpx.AsyncClient]:
             yield http
     finally:
         await gateway.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a gateway that several tests use."""
+    async with running("d0") as cluster, gateway_for(cluster) as http:
+        yield http
 
 
 async def test_joined_streams_equal_whole_answers() -> None:
@@ -93,15 +101,17 @@ async def test_control_tokens_in_messages_are_text() -> None:
         (CHAT, {"messages": USER, "model": "other"}, 404, "model"),
     ],
 )
-async def test_what_the_router_refuses_is_named(path: str, body: dict[str, Any], status: int, param: str) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_the_router_refuses_is_named(
+    shared: httpx.AsyncClient, path: str, body: dict[str, Any], status: int, param: str
+) -> None:
     """Rows 11, 12, 13, 15, 20, 21: streaming or not, and the next request is served."""
-    async with running("d0") as cluster, gateway_for(cluster) as http:
-        for stream in (False, True):
-            response = await http.post(path, json={**body, "stream": stream})
-            assert response.status_code == status, response.text
-            assert response.json()["error"]["param"] == param
-            assert len(response.content) < 1500
-        assert (await http.post(COMPLETIONS, json={"prompt": "Hi"})).status_code == 200
+    for stream in (False, True):
+        response = await shared.post(path, json={**body, "stream": stream})
+        assert response.status_code == status, response.text
+        assert response.json()["error"]["param"] == param
+        assert len(response.content) < 1500
+    assert (await shared.post(COMPLETIONS, json={"prompt": "Hi"})).status_code == 200
 
 
 async def test_a_prompt_past_the_context_is_told_both_numbers_and_max_tokens_is_cut() -> None:
