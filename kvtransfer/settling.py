@@ -14,15 +14,20 @@ class Settling:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def start(self, work: Coroutine[object, object, object]) -> None:
-        """Runs `work` in the background; a domain error of it is logged."""
+        """Runs `work` in the background; a domain error of it is logged. Drops it once closed."""
+        if self._closed:
+            work.close()
+            return
         task = asyncio.create_task(_run(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Returns when all work has ended."""
+        """Takes no more; returns when all work has ended."""
+        self._closed = True
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 

@@ -17,9 +17,10 @@ class PlaneSpec:
     """Who the worker is, what its blocks look like, and the bounds. Times are in seconds.
 
     `host` is where the `KvTransfer` service and the `tcp` transport listen, `advertised_host` what peers connect to
-    (`host` unless given); `port` 0 lets the system draw one. A pull holds at most `pull_window` host blocks at once.
-    Offers leave the last `pull_reserve` blocks alone: a worker that both offers and pulls needs some, or two such
-    workers can wait for each other. `read_seconds` bounds one batch of blocks.
+    (`host` unless given); `port` is the service's, `tcp_port` the transport's, and 0 lets the system draw one. A pull
+    holds at most `pull_window` host blocks at once. Offers leave the last `pull_reserve` blocks alone: a worker that
+    both offers and pulls needs some, or two such workers can wait for each other. `read_seconds` bounds one batch of
+    blocks.
     """
 
     worker_id: str
@@ -30,6 +31,7 @@ class PlaneSpec:
     host: str = "127.0.0.1"
     advertised_host: str = ""
     port: int = 0
+    tcp_port: int = 0
     transports: tuple[str, ...] = TRANSPORTS
     lease_seconds: float = DEADLINES.lease
     connect_seconds: float = DEADLINES.connect

@@ -41,11 +41,9 @@ async def start_plane(spec: PlaneSpec, region: Region, folder: Path, stack: Asyn
     context = PlaneContext(spec, region, blocks, peers)
     pulls = PullBook(context)
 
-    servers = _start_transports(spec, owner, folder)
-    for server in servers:
-        stack.callback(server.close)
+    addresses = _start_transports(spec, owner, folder, stack)
     peer_server = GrpcServer(spec.host, spec.port)
-    peer_service = PeerService(spec, owner, {server.name: server.address for server in servers})
+    peer_service = PeerService(spec, owner, addresses)
     peer_server.add(rpc.add_KvTransferServicer_to_server, peer_service, "halfmoon.v1.KvTransfer")
     await peer_server.start()
     stack.push_async_callback(peer_server.stop)
@@ -67,23 +65,17 @@ async def start_plane(spec: PlaneSpec, region: Region, folder: Path, stack: Asyn
     return Running(endpoint)
 
 
-def _start_transports(spec: PlaneSpec, owner: Owner, folder: Path) -> list[TransportServer]:
+def _start_transports(spec: PlaneSpec, owner: Owner, folder: Path, stack: AsyncExitStack) -> dict[str, str]:
+    """Their addresses by name."""
+    bounds = {"read_seconds": spec.read_seconds, "hello_seconds": _HELLO_SECONDS}
     servers: list[TransportServer] = []
     if "shm" in spec.transports:
-        servers.append(
-            ShmServer(owner, folder / SHM_SOCKET, read_seconds=spec.read_seconds, hello_seconds=_HELLO_SECONDS)
-        )
+        servers.append(ShmServer(owner, folder / SHM_SOCKET, **bounds))
+        stack.callback(servers[-1].close)
     if "tcp" in spec.transports:
-        servers.append(
-            TcpServer(
-                owner,
-                spec.host,
-                advertised_host=spec.peer_host,
-                read_seconds=spec.read_seconds,
-                hello_seconds=_HELLO_SECONDS,
-            )
-        )
-    return servers
+        servers.append(TcpServer(owner, spec.host, port=spec.tcp_port, advertised_host=spec.peer_host, **bounds))
+        stack.callback(servers[-1].close)
+    return {server.name: server.address for server in servers}
 
 
 async def _sweep(owner: Owner, blocks: HostBlocks) -> None:

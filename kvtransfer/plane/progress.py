@@ -48,11 +48,14 @@ class HandleProgress:
         request = pb.WatchRequest(
             handle_id=self._key.handle_id, expected_incarnation=self._key.incarnation, known_ready=self.ready_count
         )
+        call = peer.stub.Watch(request)
         try:
-            async for response in peer.stub.Watch(request):
+            async for response in call:
                 await self._learn(response)
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error) from error
+        finally:
+            call.cancel()
         if self._seal is None:
             raise TransferError("the owner ended the watch without seal or reason")
 

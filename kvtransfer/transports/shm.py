@@ -30,6 +30,7 @@ class ShmTransport:
         self._lock = threading.Lock()
         self._region: Region | None = None
         self._remote: Region | None = None
+        self._remote_incarnation = 0
         self._closed = False
 
     def register(self, region: Region) -> None:
@@ -72,14 +73,14 @@ class ShmTransport:
         self, connection: Connection, key: ReadKey, reads: Sequence[BlockRead], deadline: float, stop: StopSignal
     ) -> list[ReadStatus]:
         sock, session = connection.sock, connection.session
-        remote = self._mapped()
+        remote = self._mapped(key.incarnation)
         bound_by(sock, deadline)
         sock.send(session.request(key, reads, wire.WANT_MEMORY if remote is None else 0))
         message, memory = _receive(sock, wire.REPLY_BYTES + len(reads))
         try:
             reply, said = wire.Reply.unpack(message[: wire.REPLY_BYTES]), message[wire.REPLY_BYTES :]
             require_ok(session.check_reply(key, reply, said))
-            remote = remote or self._map(memory, session.greeting.region_bytes)
+            remote = remote or self._map(memory, key.incarnation, session.greeting.region_bytes)
         finally:
             memory.close()
         statuses = wire.unpack_statuses(said)
@@ -107,17 +108,17 @@ class ShmTransport:
             if status is ReadStatus.OK:
                 np.copyto(self._region.view(read.local_offset, read.length), remote.view(read.offset, read.length))
 
-    def _mapped(self) -> Region | None:
+    def _mapped(self, incarnation: int) -> Region | None:
         with self._lock:
-            return self._remote
+            return self._remote if self._remote_incarnation == incarnation else None
 
-    def _map(self, memory: "ReceivedMemory", size: int) -> Region:
-        """Maps what came with the first reply, for all batches after it."""
+    def _map(self, memory: "ReceivedMemory", incarnation: int, size: int) -> Region:
+        """Maps what came with the first reply of a process, for all batches after it."""
         with self._lock:
             if self._closed:
                 raise PeerClosedError
-            if self._remote is None:
-                self._remote = memory.map(size)
+            if self._remote is None or self._remote_incarnation != incarnation:
+                self._remote, self._remote_incarnation = memory.map(size), incarnation
             return self._remote
 
 

@@ -3,6 +3,7 @@
 import socket
 import time
 
+from halfmoon.errors import ConfigError
 from kvtransfer.transports import wire
 from kvtransfer.transports.base import BlockRead, Grant, ReadGate, ReadStatus
 from kvtransfer.transports.session import OwnerSession
@@ -13,18 +14,28 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_
 
 
 class TcpServer:
-    """A `TransportServer` on `host`; the system draws the port; `address` has it with the advertised host."""
+    """A `TransportServer` on `host`. The system draws the port where it is 0. Raises ConfigError for a taken one."""
 
     name = "tcp"
 
     def __init__(
-        self, gate: ReadGate, host: str, *, read_seconds: float, hello_seconds: float, advertised_host: str = ""
+        self,
+        gate: ReadGate,
+        host: str,
+        *,
+        read_seconds: float,
+        hello_seconds: float,
+        port: int = 0,
+        advertised_host: str = "",
     ) -> None:
         self._gate = gate
         self._read_seconds = read_seconds
         self._hello_seconds = hello_seconds
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, 0), family=family, backlog=128)
+        try:
+            listener = socket.create_server((host, port), family=family, backlog=128)
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {format_address(host, port)}: {error.strerror}") from error
         self.address = format_address(advertised_host or host, listener.getsockname()[1])
         self._server = SocketServer(listener, self.name, self._serve)
 
