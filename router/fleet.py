@@ -8,6 +8,9 @@ from halfmoon.errors import IncompatibleError, InvalidRequestError, UnknownWorke
 from router.prefix_index import PrefixIndex
 from router.worker import Load, State, Worker, WorkerDescription
 
+STOPPED = "stopped"
+"""Why a worker is gone that said so itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class CacheChange:
@@ -80,7 +83,7 @@ class Fleet:
         if worker is None or worker.description.incarnation != incarnation:
             raise UnknownWorkerError(f"worker {worker_id} with this incarnation is not registered")
         if state is State.STOPPED:
-            self._drop(worker, "stopped")
+            self._drop(worker, STOPPED)
             return False
         worker.report(state, load, now)
         if cache is None:

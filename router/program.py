@@ -13,7 +13,7 @@ from halfmoon.text import TextModel, load_text_model
 from halfmoon.v1 import router_pb2_grpc
 from router.config import RouterConfig
 from router.dispatcher import Dispatcher
-from router.fleet import Fleet
+from router.fleet import STOPPED, Fleet
 from router.links import Links
 from router.metrics import RouterMetrics
 from router.registry import RegistryService
@@ -116,7 +116,8 @@ class RouterProgram:
         metrics.watch("halfmoon_background_tasks", "Releases and the like under way.", lambda: len(self._tasks))
 
     def _dropped(self, worker: Worker, reason: str) -> None:
-        _log.warning("worker gone", extra={"worker": worker.worker_id, "why": reason})
+        level = logging.INFO if reason == STOPPED else logging.WARNING
+        _log.log(level, "worker gone", extra={"worker": worker.worker_id, "why": reason})
         self._links.drop(worker, reason)
 
 
@@ -131,6 +132,10 @@ async def run_router(config: RouterConfig, stop: asyncio.Event, *, grace: float 
 
 
 async def _expire(fleet: Fleet, interval: float) -> None:
+    """A router that was held up itself has heartbeats yet to read: that time counts against no worker."""
+    due = time.monotonic()
     while True:
-        fleet.expire(time.monotonic())
+        now = time.monotonic()
+        fleet.expire(min(now, due))
+        due = now + interval
         await asyncio.sleep(interval)

@@ -91,6 +91,14 @@ class Cluster:
             self.workers[worker_id] = worker
         await until(lambda: all(self.workers[worker_id].agent.registered for worker_id in worker_ids))
 
+    async def known(self, count: int) -> None:
+        """Waits, for 20 seconds at most, until the router knows this many workers."""
+        for _ in range(2000):
+            if len((await self.registry.ListWorkers(router_pb2.ListWorkersRequest())).workers) == count:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"the router does not know {count} workers")
+
     def call(
         self, prompt: str = LONG_PROMPT, *, seconds: float = 10, request_id: str = "", **sampling: Any
     ) -> "grpc.aio.UnaryStreamCall[router_pb2.GenerateRequest, router_pb2.GenerateResponse]":
@@ -142,7 +150,7 @@ async def running(
     config = RouterConfig(
         Path("tiny"),
         heartbeat=0.05,
-        dead_after=0.4,
+        dead_after=1.0,
         queue=queue,
         policy=PolicySettings(split_threshold=threshold),
     )
@@ -158,12 +166,12 @@ async def running(
         await channel.close()
         for worker in cluster.workers.values():
             await worker.stop()
-        await program.stop(0.5)
+        await cluster.program.stop(0.5)
 
 
 async def until(condition: Callable[[], object], found: Callable[[], object] = lambda: "waited for too long") -> None:
-    """Waits, for a second at most, until `condition()` holds; `found()` says what is there when it does not in time."""
-    deadline = time.monotonic() + 1.0
+    """Waits, for two seconds at most, until `condition()` holds; `found()` says what is there when it does not."""
+    deadline = time.monotonic() + 2.0
     while not condition():
         assert time.monotonic() < deadline, found()
         await asyncio.sleep(0.005)

@@ -40,6 +40,7 @@ class Script:
     pace: float = 0.0
     prefill_gate: asyncio.Event | None = None
     decode_gate: asyncio.Event | None = None
+    result_gate: asyncio.Event | None = None
     prefill_error: HalfmoonError | None = None
     decode_error: HalfmoonError | None = None
     skip_position: int | None = None
@@ -157,6 +158,8 @@ class FakeWorker(
                 await self.script.prefill_gate.wait()
             if request.publish_kv:
                 self.script.sealed[handle_id].set()
+            if self.script.result_gate is not None:
+                await self.script.result_gate.wait()
             yield prefill_pb2.PrefillResponse(result=self._result(request))
 
     async def Generate(

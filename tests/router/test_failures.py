@@ -211,3 +211,12 @@ async def test_stopping_finishes_what_runs_and_refuses_new_work() -> None:
         assert isinstance(refused.error, UnavailableError)
         assert (await cluster.send(call)).text() == "a short answer"
         await stopping
+
+
+async def test_a_router_that_was_held_up_takes_no_worker_for_dead() -> None:
+    async with running("d0") as cluster:
+        time.sleep(1.3)  # noqa: ASYNC251 - the loop is to stand still for longer than a worker may be silent
+        await asyncio.sleep(0.1)
+        assert (await cluster.ask()).error is None
+        assert cluster.workers["d0"].agent.registered
+        assert cluster.metric('halfmoon_workers{role="decode",state="ready"}') == 1

@@ -1,5 +1,6 @@
 """One request through real gRPC: split, unsplit, several choices, ends of every kind."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from halfmoon.errors import (
     ModelNotFoundError,
 )
 from halfmoon.v1 import common_pb2, router_pb2
-from tests.router.cluster import LONG_PROMPT, SHORT_PROMPT, Reply, running
+from tests.router.cluster import LONG_PROMPT, SHORT_PROMPT, Reply, running, until
 from tests.router.fakes import Script
 from tests.router.tiny_text import CONTEXT, END, byte_ids
 
@@ -251,6 +252,18 @@ async def test_another_model_is_not_found() -> None:
         reply = await cluster.send(cluster.stub.Generate(request, timeout=5))
         assert isinstance(reply.error, ModelNotFoundError)
         assert reply.error.param == "model"
+
+
+async def test_tokens_that_decode_sends_before_prefills_result_come_after_the_first_token() -> None:
+    script = Script(result_gate=asyncio.Event())
+    async with running("p0", "d0", script=script) as cluster:
+        reading = asyncio.create_task(cluster.ask(prompt_logprobs=1))
+        await until(lambda: cluster.workers["d0"].decodes and cluster.workers["d0"].active == 0)
+        assert script.result_gate is not None
+        script.result_gate.set()
+        reply = await reading
+        assert reply.text() == "hello world"
+        assert len(reply.prompt.logprobs) == len(LONG_PROMPT)
 
 
 async def test_a_missing_token_is_an_error_and_never_passed_over() -> None:

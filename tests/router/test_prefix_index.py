@@ -1,6 +1,6 @@
 """The prefix index agrees with a plain model of what each worker reported."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halfmoon.rpc import CacheFeed
@@ -19,6 +19,7 @@ def longest(chain: list[bytes], held: set[bytes]) -> int:
     return length
 
 
+@settings(deadline=None)
 @given(st.lists(CHANGE), st.lists(HASH, unique=True))
 def test_prefixes_equal_those_of_the_sets_reported(
     changes: list[tuple[str, list[bytes], list[bytes]]], chain: list[bytes]
@@ -37,6 +38,7 @@ def test_prefixes_equal_those_of_the_sets_reported(
     assert len(index) == len(set().union(*held.values()))
 
 
+@settings(deadline=None)
 @given(st.lists(CHANGE), st.sampled_from(WORKERS))
 def test_a_dropped_worker_leaves_nothing(changes: list[tuple[str, list[bytes], list[bytes]]], dropped: str) -> None:
     index, without = PrefixIndex(), PrefixIndex()
@@ -78,6 +80,7 @@ STEP = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(STEP))
 def test_every_router_learns_the_cache_exactly_whatever_is_lost(steps: list[tuple[str, object, object]]) -> None:
     """Two routers follow one worker's feed; a message that is lost makes the next one a snapshot."""
