@@ -59,6 +59,7 @@ class Answer:
 
     def tokens(self, tokens: Iterable[common_pb2.OutputToken]) -> list[pb.GenerateResponse]:
         """New tokens: one delta for each choice concerned. Raises InternalError for a gap or an unknown choice."""
+        self._check_prompt_sent()
         touched: dict[int, ChoiceOutput] = {}
         for token in tokens:
             if token.choice >= len(self._choices):
@@ -69,6 +70,7 @@ class Answer:
 
     def ended_without_tokens(self) -> list[pb.GenerateResponse]:
         """The prompt alone was asked for and is computed."""
+        self._check_prompt_sent()
         for choice in self._choices:
             choice.end_without_tokens()
         return [pb.GenerateResponse(delta=delta) for choice in self._choices if (delta := choice.take())]
@@ -88,6 +90,10 @@ class Answer:
                 cached_tokens=self.cached_tokens,
             )
         )
+
+    def _check_prompt_sent(self) -> None:
+        if not self._prompt_sent:
+            raise InternalError("a worker sent its answer before what the prompt was to be told with")
 
     def _prompt(self, logprobs: Sequence[common_pb2.TokenLogprobs]) -> list[pb.GenerateResponse]:
         if self._prompt_sent:
