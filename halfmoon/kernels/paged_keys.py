@@ -12,13 +12,16 @@ def pages_per_block(page_size: int) -> int:
     return max(1, KEYS_PER_BLOCK // page_size)
 
 
-def read_block(k_pages: Array, v_pages: Array, table: Array, block: Array) -> tuple[Array, Array]:
+def read_block(k_pages: Array, v_pages: Array, table: Array, block: Array, end: Array) -> tuple[Array, Array]:
     """Block number `block` of the sequence with page table `table`: K [kv, head_dim, keys], V [kv, keys, head_dim].
 
-    Entries past the end of the table repeat its last page; the caller masks them by position.
+    Positions from `end` on may hold anything, also NaN: their values read as 0, their scores are the caller's to mask.
+    Entries past the end of the table repeat its last page.
     """
-    count = pages_per_block(k_pages.shape[-1])
+    page_size = k_pages.shape[-1]
+    count = pages_per_block(page_size)
     pages = [table[jnp.minimum(block * count + i, table.shape[0] - 1)] for i in range(count)]
     keys = [lax.dynamic_index_in_dim(k_pages, page, keepdims=False) for page in pages]
     values = [lax.dynamic_index_in_dim(v_pages, page, keepdims=False) for page in pages]
-    return jnp.concatenate(keys, axis=-1), jnp.concatenate(values, axis=-2)
+    positions = block * count * page_size + jnp.arange(count * page_size)
+    return jnp.concatenate(keys, axis=-1), jnp.where(positions[:, None] < end, jnp.concatenate(values, axis=-2), 0)

@@ -32,12 +32,15 @@ class BucketTable:
 
     @classmethod
     def default(cls, *, page_size: int, max_batch: int = 32, max_chunk: int = 256) -> "BucketTable":
-        """Short runs for few tokens, so that short prompts waste little; whole pages for long chunks."""
+        """Short runs for few tokens, so that short prompts waste little; whole pages for long chunks.
+
+        `page_size` is a power of two; `max_chunk` is rounded up to whole runs.
+        """
         short, long = min(16, page_size), min(64, page_size)
-        sizes = [short, 4 * short, 8 * short]
-        prefill = [PrefillBucket(size, short) for size in sizes if size < max_chunk]
-        prefill.append(PrefillBucket(max_chunk, long))
-        return cls(tuple(prefill), tuple(2**power for power in range(max_batch.bit_length())))
+        largest = PrefillBucket(-(-max_chunk // long) * long, long)
+        prefill = [PrefillBucket(size, short) for size in (short, 4 * short, 8 * short) if size < largest.tokens]
+        decode = [2**power for power in range(max_batch.bit_length()) if 2**power < max_batch]
+        return cls((*prefill, largest), (*decode, max_batch))
 
     @property
     def max_chunk(self) -> int:

@@ -12,7 +12,8 @@ class Architecture:
     """One member of the Llama family.
 
     `name` is Hugging Face's class, `model_type` its config's key and also GGUF's `general.architecture`. Its attention
-    may have biases on q, k, v and norms on q, k. `interleaved_in_gguf`: GGUF files store the rows of q and k in pairs.
+    may have norms on q, k; with `qkv_bias` it has biases on q, k, v and no others, else the config's `attention_bias`
+    switches those on q, k, v and the output. `interleaved_in_gguf`: GGUF files store the rows of q and k in pairs.
     """
 
     name: str
@@ -37,6 +38,12 @@ def architecture_of(config: Mapping[str, Any]) -> Architecture:
         if model_type == architecture.model_type and (not names or architecture.name in names):
             return architecture
     raise _unsupported(", ".join(map(str, names)) or str(model_type))
+
+
+def attention_biases(config: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Whether a model with this config has biases on q, k, v, and on the attention's output. Raises ModelError."""
+    fixed, switch = architecture_of(config).qkv_bias, bool(config.get("attention_bias", False))
+    return fixed or switch, switch and not fixed
 
 
 def architecture_of_gguf(name: str) -> Architecture:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from halfmoon.errors import ModelError
-from halfmoon.weights.architectures import architecture_of
+from halfmoon.weights.architectures import architecture_of, attention_biases
 from halfmoon.weights.checkpoint import TensorInfo
 
 Shape = tuple[int, ...]
@@ -31,8 +31,7 @@ def expected_shapes(config: Mapping[str, Any]) -> dict[str, Shape]:
     shapes: dict[str, Shape] = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,)}
     if not config.get("tie_word_embeddings", False):
         shapes["lm_head.weight"] = (vocabulary, hidden)
-    qkv_bias = architecture.qkv_bias or bool(config.get("attention_bias", False))
-    layer = _layer_shapes(config, qkv_bias=qkv_bias, qk_norm=architecture.qk_norm)
+    layer = _layer_shapes(config, qk_norm=architecture.qk_norm)
     for index in range(int(config["num_hidden_layers"])):
         shapes.update({f"model.layers.{index}.{name}": shape for name, shape in layer.items()})
     return shapes
@@ -79,7 +78,7 @@ def _is_positive(value: object) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-def _layer_shapes(config: Mapping[str, Any], *, qkv_bias: bool, qk_norm: bool) -> dict[str, Shape]:
+def _layer_shapes(config: Mapping[str, Any], *, qk_norm: bool) -> dict[str, Shape]:
     hidden, inner = int(config["hidden_size"]), int(config["intermediate_size"])
     size = head_dim(config)
     queries, keys = int(config["num_attention_heads"]) * size, kv_heads(config) * size
@@ -94,8 +93,11 @@ def _layer_shapes(config: Mapping[str, Any], *, qkv_bias: bool, qk_norm: bool) -
         "mlp.up_proj.weight": (inner, hidden),
         "mlp.down_proj.weight": (hidden, inner),
     }
+    qkv_bias, output_bias = attention_biases(config)
     if qkv_bias:
         shapes.update({f"self_attn.{name}_proj.bias": (rows,) for name, rows in _qkv(queries, keys)})
+    if output_bias:
+        shapes["self_attn.o_proj.bias"] = (hidden,)
     if qk_norm:
         shapes.update({f"self_attn.{name}_norm.weight": (size,) for name in "qk"})
     return shapes

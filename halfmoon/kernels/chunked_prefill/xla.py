@@ -12,7 +12,8 @@ from halfmoon.kernels.paged_keys import pages_per_block, read_block
 def chunked_prefill(q: Array, k_pages: Array, v_pages: Array, tables: Array, starts: Array) -> Array:
     """q [heads, head_dim, N * run]: run n holds positions starts[n].. of the sequence with pages tables[n].
 
-    Returns [heads, head_dim, N * run]. Keys and values of the runs are already written to their pages.
+    Returns [heads, head_dim, N * run]. Keys and values of the runs are already written to their pages; what lies in the
+    pages beyond a run has no effect, whatever it is.
     """
     heads, head_dim, tokens = q.shape
     kv_heads, page_size = k_pages.shape[1], k_pages.shape[3]
@@ -24,14 +25,15 @@ def chunked_prefill(q: Array, k_pages: Array, v_pages: Array, tables: Array, sta
     def run(inputs: tuple[Array, Array, Array]) -> Array:
         query, table, start = inputs  # [kv, group * length, head_dim]
         position = start + jnp.tile(jnp.arange(length), group)[:, None]
+        end = start + length
 
         def block(index: Array, state: Softmax) -> Softmax:
-            keys, values = read_block(k_pages, v_pages, table, index)
+            keys, values = read_block(k_pages, v_pages, table, index, end)
             scores = jnp.einsum("krd,kdt->krt", query, keys, preferred_element_type=jnp.float32)
             visible = index * keys_per_block + jnp.arange(keys_per_block) <= position
             return softmax_add(state, scores, visible, values)
 
-        trips = (start + length + keys_per_block - 1) // keys_per_block
+        trips = (end + keys_per_block - 1) // keys_per_block
         return softmax_finish(lax.fori_loop(0, trips, block, softmax_start((kv_heads, group * length), head_dim)))
 
     rows = queries.transpose(3, 0, 1, 4, 2).reshape(runs, kv_heads, group * length, head_dim)

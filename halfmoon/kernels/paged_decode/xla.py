@@ -12,7 +12,8 @@ from halfmoon.kernels.paged_keys import pages_per_block, read_block
 def paged_decode(q: Array, k_pages: Array, v_pages: Array, tables: Array, lengths: Array) -> Array:
     """q [heads, head_dim, B] over the first lengths[b] positions of the pages in tables [B, max_pages].
 
-    Returns [heads, head_dim, B]. lengths counts the new token, whose KV is already written; it is 1 or more.
+    Returns [heads, head_dim, B]. lengths counts the new token, whose KV is already written; it is 1 or more. What lies
+    in the pages beyond it has no effect, whatever it is.
     """
     heads, head_dim, _ = q.shape
     kv_heads, page_size = k_pages.shape[1], k_pages.shape[3]
@@ -24,7 +25,7 @@ def paged_decode(q: Array, k_pages: Array, v_pages: Array, tables: Array, length
         query = (query * scale).reshape(kv_heads, heads // kv_heads, head_dim).astype(k_pages.dtype)
 
         def block(index: Array, state: Softmax) -> Softmax:
-            keys, values = read_block(k_pages, v_pages, table, index)
+            keys, values = read_block(k_pages, v_pages, table, index, length)
             scores = jnp.einsum("kgd,kdt->kgt", query, keys, preferred_element_type=jnp.float32)
             visible = index * keys_per_block + jnp.arange(keys_per_block) < length
             return softmax_add(state, scores, visible, values)

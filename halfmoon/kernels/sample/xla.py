@@ -97,7 +97,8 @@ def _adjust(logits: Array, params: SampleParams, slots: SlotState) -> Array:
 
 def _draw(logits: Array, best: Array, params: SampleParams, flags: SampleFlags) -> Array:
     greedy = (params.temperature == 0) | (params.top_p == 0)
-    scores = logits / jnp.where(greedy, 1.0, params.temperature)[:, None]
+    below_best = logits - logits.max(axis=-1, keepdims=True)  # 0 at most: no temperature makes it overflow
+    scores = below_best / jnp.where(greedy, 1.0, params.temperature)[:, None]
     scores = lax.cond(flags.truncate, lambda: _truncate(scores, params), lambda: scores)
     noise = jax.vmap(lambda key: jax.random.gumbel(key, (scores.shape[-1],)))(_keys(params))
     return jnp.where(greedy, best, jnp.argmax(scores + noise, axis=-1).astype(jnp.int32))

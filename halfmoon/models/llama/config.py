@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from halfmoon.config import PageGeometry
 from halfmoon.errors import ModelError
+from halfmoon.weights.architectures import architecture_of, attention_biases
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,15 @@ class LlamaConfig:
     max_model_len: int
     tied_head: bool
     qkv_bias: bool = False
+    output_bias: bool = False
     qk_norm: bool = False
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any]) -> Self:
         """From a Hugging Face `config.json`. Raises ModelError for what this family does not compute."""
+        architecture = architecture_of(config)
         _refuse_unsupported(config)
-        model_type = config["model_type"]
+        qkv_bias, output_bias = attention_biases(config)
         heads = int(config["num_attention_heads"])
         rope = config.get("rope_parameters") or {}
         return cls(
@@ -45,8 +48,9 @@ class LlamaConfig:
             norm_eps=float(config["rms_norm_eps"]),
             max_model_len=int(config["max_position_embeddings"]),
             tied_head=bool(config.get("tie_word_embeddings", False)),
-            qkv_bias=model_type == "qwen2" or bool(config.get("attention_bias", False)),
-            qk_norm=model_type == "qwen3",
+            qkv_bias=qkv_bias,
+            output_bias=output_bias,
+            qk_norm=architecture.qk_norm,
         )
 
     def geometry(self, page_size: int, dtype: str) -> PageGeometry:

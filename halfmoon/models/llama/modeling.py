@@ -64,7 +64,7 @@ class Attention(nnx.Module):
         self.q_proj = Linear(config.hidden, heads, bias=config.qkv_bias, dtype=dtype)
         self.k_proj = Linear(config.hidden, kv, bias=config.qkv_bias, dtype=dtype)
         self.v_proj = Linear(config.hidden, kv, bias=config.qkv_bias, dtype=dtype)
-        self.o_proj = Linear(heads, config.hidden, dtype=dtype)
+        self.o_proj = Linear(heads, config.hidden, bias=config.output_bias, dtype=dtype)
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps, dtype=dtype) if config.qk_norm else None
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps, dtype=dtype) if config.qk_norm else None
 
