@@ -66,7 +66,7 @@ class GrpcServer:
             await self._health.set(name, answer)
 
     async def stop(self, grace: float = 0.0) -> None:
-        """NOT_SERVING at once; waits up to `grace` seconds for calls under way, then ends those left and lets them clean up.
+        """NOT_SERVING at once; waits up to `grace` seconds for calls under way, then ends the rest, which may clean up.
 
         New calls still reach the services while waiting: what to refuse while draining is theirs to say.
         """
