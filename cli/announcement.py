@@ -34,6 +34,6 @@ def _example(options: ServeOptions, chats: bool) -> str:
         path, prompt = "/v1/chat/completions", {"messages": [{"role": "user", "content": question}]}
     else:
         path, prompt = "/v1/completions", {"prompt": "The capital of France is"}  # type: ignore[dict-item]
-    body = json.dumps({"model": options.model_name, **prompt, "max_tokens": 32})
+    body = json.dumps({"model": options.model_name, **prompt, "max_tokens": 32, "temperature": 0})
     key = f' -H "Authorization: Bearer ${API_KEY_VARIABLE}"' if options.api_key else ""
     return f"  curl {_base_url(options)}{path} -H 'Content-Type: application/json'{key} \\\n    -d {shlex.quote(body)}"

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -12,6 +13,10 @@ from cli.supervise.program import Program
 LINE_BYTES = 16_384
 """A longer line of output is passed on in pieces."""
 
+GROUP_GRACE = 1.0
+"""Seconds that processes of an ended program's own may take to end as well."""
+
+_GROUP_INTERVAL = 0.05
 _OUTPUT_GRACE = 1.0
 
 
@@ -43,10 +48,19 @@ class Child:
     async def wait(self) -> int:
         """The exit status (negative: the signal that ended it) once it has ended and what it printed was passed on."""
         status = await self._process.wait()
-        self.kill()  # what it may have left of its group
+        await self._end_group()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._output, _OUTPUT_GRACE)
         return status
+
+    async def _end_group(self) -> None:
+        """Lets what the program started notice its end and clean up, then ends what is left."""
+        deadline = time.monotonic() + GROUP_GRACE
+        with suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.killpg(self.pid, 0)
+                await asyncio.sleep(_GROUP_INTERVAL)
+            os.killpg(self.pid, signal.SIGKILL)
 
     def terminate(self) -> None:
         """Asks it to drain and end."""
