@@ -8,6 +8,7 @@ from cli.flags import EngineFlags
 from cli.fleet import ServeOptions, plan_fleet
 from cli.preflight.memory import DEFAULT_KV_BYTES, WorkerMemory, available_memory, check_memory
 from cli.preflight.model import ModelFacts, check_context, inspect_model
+from cli.preflight.pools import PoolSizes
 from cli.supervise.console import Console
 from cli.supervise.supervisor import Bounds, Supervisor
 
@@ -17,8 +18,19 @@ def check(options: ServeOptions) -> ModelFacts:
     prepare_jax()
     facts = inspect_model(options.model)
     check_context(facts, options.engine.max_model_len)
+    check_pools(options.engine, facts)
     check_memory(worker_memory(options.engine, facts), len(options.roles), available_memory())
     return facts
+
+
+def check_pools(engine: EngineFlags, facts: ModelFacts) -> None:
+    """Raises ConfigError when a worker's pools would not hold a full context."""
+    PoolSizes.of(
+        facts.shape.geometry(engine.page_size, engine.dtype),
+        engine.max_model_len or facts.shape.max_model_len,
+        kv_memory=engine.kv_memory,
+        host_kv_memory=engine.host_kv_memory,
+    )
 
 
 def worker_memory(engine: EngineFlags, facts: ModelFacts) -> WorkerMemory:

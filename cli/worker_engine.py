@@ -5,12 +5,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cli.preflight.memory import DEFAULT_KV_BYTES
+from cli.preflight.pools import PoolSizes
 from halfmoon.cache.hashing import cache_salt
 from halfmoon.config import PageGeometry
 from halfmoon.engine.core import EngineCore
 from halfmoon.engine.engine import Engine, Post
-from halfmoon.errors import ConfigError
 from halfmoon.models.registry import load_model, model_config
 from halfmoon.runner.buckets import BucketTable
 from halfmoon.runner.programs import CompileCounter
@@ -46,7 +45,12 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
     checkpoint = open_checkpoint(config.model)
     shape = model_config(checkpoint.config)
     geometry = shape.geometry(config.page_size, config.dtype)
-    sizes = _Sizes.of(config, geometry, shape.max_model_len)
+    sizes = PoolSizes.of(
+        geometry,
+        config.max_model_len or shape.max_model_len,
+        kv_memory=config.kv_memory,
+        host_kv_memory=config.host_kv_memory,
+    )
     counter = CompileCounter()
     _log.info("loading", extra={"model": config.model.name, "dtype": config.dtype})
     model = load_model(checkpoint, dtype=config.dtype, progress=_Pace("loaded tensors"))
@@ -67,35 +71,6 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
         max_model_len=sizes.max_model_len,
         host_blocks=sizes.host_blocks,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """Context in tokens; device pages and host blocks."""
-
-    max_model_len: int
-    pages: int
-    host_blocks: int
-
-    @classmethod
-    def of(cls, config: "WorkerConfig", geometry: PageGeometry, context: int) -> "_Sizes":
-        """Raises ConfigError when a prompt of full length would not fit the pools."""
-        length = config.max_model_len or context
-        kv_memory = config.kv_memory or DEFAULT_KV_BYTES
-        sizes = cls(
-            max_model_len=length,
-            pages=kv_memory // geometry.block_bytes,
-            host_blocks=(config.host_kv_memory or kv_memory) // geometry.block_bytes,
-        )
-        for flag, pages in (("--kv-memory", sizes.pages), ("--host-kv-memory", sizes.host_blocks)):
-            if pages < geometry.pages_for(length):
-                held = pages * geometry.page_size
-                needed = geometry.pages_for(length) * geometry.block_bytes
-                raise ConfigError(
-                    f"{flag} holds {held} tokens, fewer than the context of {length}: "
-                    f"give {flag} {needed} bytes or more, or --max-model-len {held} or less"
-                )
-        return sizes
 
 
 class _Pace:

@@ -5,12 +5,13 @@ from pathlib import Path
 
 from halfmoon.errors import ConfigError
 
+MIB = 1 << 20
 GIB = 1 << 30
 
 DEFAULT_KV_BYTES = GIB
 """A worker's KV cache where no flag says otherwise."""
 
-PROCESS_BYTES = 600 << 20
+PROCESS_BYTES = 600 * MIB
 """What a worker takes besides weights and KV: libraries, compiled programs, buffers of a step."""
 
 

@@ -18,6 +18,7 @@ OPTIONS = ServeOptions(
     router_port=7000,
     api_key="secret",
     engine=EngineFlags("float32", 2048, 1 << 30, None, 32, ("tcp",)),
+    split_threshold=32,
     roles=("prefill", "decode", "decode"),
     start_seconds=60.0,
     drain_seconds=10.0,

@@ -88,6 +88,13 @@ def test_too_little_memory(default_model: Path) -> None:
     assert "lower --kv-memory" in line
 
 
+def test_too_little_memory_for_one_context(default_model: Path) -> None:
+    line = refusal(str(default_model), "--kv-memory", "100MiB")
+    assert "--kv-memory holds 2240 tokens, fewer than the context of 8192" in line
+    assert "give --kv-memory 360MiB or more, or --max-model-len 2240 or less" in line
+    assert "--host-kv-memory" in refusal(str(default_model), "--host-kv-memory", "100MiB")
+
+
 def test_more_context_than_the_model_has(default_model: Path) -> None:
     assert "model's context of 8192 tokens" in refusal(str(default_model), "--max-model-len", "8193")
 
