@@ -26,6 +26,14 @@ def positive(text: str) -> int:
     return number
 
 
+def natural(text: str) -> int:
+    """A whole number from 0."""
+    number = _integer(text)
+    if number < 0:
+        raise ArgumentTypeError(f"{text!r} is less than 0")
+    return number
+
+
 def seconds(text: str) -> float:
     """A time in seconds, not negative and finite."""
     try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cli import flag_types
 from cli.environment import default_dtype
-from halfmoon.config import DEADLINES, PAGE_SIZE
+from halfmoon.config import DEADLINES, PAGE_SIZE, SPLIT_THRESHOLD
 
 DTYPES = ("float32", "bfloat16")
 TRANSPORTS = ("shm", "tcp")
@@ -97,6 +97,17 @@ def api_key(args: Namespace) -> str | None:
 def add_served_name(group: argparse._ArgumentGroup) -> None:
     """--served-model-name."""
     group.add_argument("--served-model-name", metavar="NAME", help="name that clients use (default: the model's own)")
+
+
+def add_split_threshold(group: argparse._ArgumentGroup) -> None:
+    """--split-threshold."""
+    help_text = (
+        "a decode worker that lacks at most so many tokens of a prompt computes them itself; 0 always splits "
+        f"(default: {SPLIT_THRESHOLD})"
+    )
+    group.add_argument(
+        "--split-threshold", metavar="TOKENS", type=flag_types.natural, default=SPLIT_THRESHOLD, help=help_text
+    )
 
 
 def add_context(group: argparse._ArgumentGroup) -> None:

@@ -32,6 +32,7 @@ class ServeOptions:
     api_key: str | None
     engine: EngineFlags
     roles: tuple[str, ...]
+    split_threshold: int
     start_seconds: float
     drain_seconds: float
 
@@ -49,7 +50,7 @@ def plan_fleet(options: ServeOptions) -> tuple[Program, ...]:
 
 def _router(options: ServeOptions, port: int, metrics_port: int) -> Program:
     flags = [str(options.model), "--port", str(port), "--metrics-port", str(metrics_port)]
-    flags += ["--served-model-name", options.model_name]
+    flags += ["--served-model-name", options.model_name, "--split-threshold", str(options.split_threshold)]
     if options.engine.max_model_len is not None:
         flags += ["--max-model-len", str(options.engine.max_model_len)]
     return _program(options, "router", Tier.ROUTER, "router", flags, Readiness(LOOPBACK, port))

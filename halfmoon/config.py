@@ -8,6 +8,10 @@ PAGE_SIZE = 64
 """Tokens of a page unless a flag says otherwise; equal across tiers."""
 
 
+SPLIT_THRESHOLD = 32
+"""Uncached tokens up to which a decode worker computes a prompt itself unless a flag says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Deadlines:
     """Bounds of every wait, in seconds."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from halfmoon.config import DEADLINES, ROUTER_QUEUE
+from halfmoon.config import DEADLINES, ROUTER_QUEUE, SPLIT_THRESHOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class PolicySettings:
     workers that have less to do compute prompts too.
     """
 
-    split_threshold: int = 32
+    split_threshold: int = SPLIT_THRESHOLD
     running_cost: int = 16
     overload: int = 16_384
 

@@ -23,6 +23,7 @@ def add_to(subparsers: "Subparsers") -> None:
     group = parser.add_argument_group("model")
     flags.add_served_name(group)
     flags.add_context(group)
+    flags.add_split_threshold(parser.add_argument_group("scheduling"))
     flags.add_drain(parser)
 
 
@@ -31,6 +32,7 @@ def run(args: Namespace) -> int:
     from cli.loop import run_until_signal
     from halfmoon.weights import resolve_model
     from router import RouterConfig, run_router
+    from router.config import PolicySettings
 
     config = RouterConfig(
         model_path=resolve_model(args.model),
@@ -39,5 +41,6 @@ def run(args: Namespace) -> int:
         metrics_port=args.metrics_port,
         served_model_name=args.served_model_name,
         max_model_len=args.max_model_len,
+        policy=PolicySettings(split_threshold=args.split_threshold),
     )
     return run_until_signal(NAME, lambda stopping: run_router(config, stopping, grace=args.drain_seconds))

@@ -42,6 +42,7 @@ def add_to(subparsers: "Subparsers") -> None:
     fleet.add_argument("--prefill", metavar="N", type=flag_types.positive, help="prefill workers (default: 1)")
     fleet.add_argument("--decode", metavar="N", type=flag_types.positive, help="decode workers (default: 1)")
     fleet.add_argument("--role", choices=["both"], help="one worker that prefills and decodes, instead of two kinds")
+    flags.add_split_threshold(fleet)
     flags.add_engine(parser)
     flags.add_drain(parser)
     parser.add_argument_group("how it starts").add_argument(
@@ -68,6 +69,7 @@ def run(args: Namespace) -> int:
         api_key=flags.api_key(args),
         engine=EngineFlags.parse(args),
         roles=roles,
+        split_threshold=args.split_threshold,
         start_seconds=args.start_seconds,
         drain_seconds=args.drain_seconds,
     )

@@ -76,7 +76,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
                 responses = cast("AsyncIterator[object]", behaviour(request, context))
                 async with aclosing(responses):  # type: ignore[type-var]
                     async for response in responses:
-                        await context.write(response)
+                        await _write(context, response)
             except Exception as error:  # noqa: BLE001 - the boundary: every error becomes a status
                 await _fail(context, method, error)
             finally:
@@ -92,6 +92,16 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         self.active -= 1
         if self.active == 0:
             self._idle.set()
+
+
+async def _write(context: Context, response: object) -> None:
+    """Raises asyncio.CancelledError when the caller is gone, as a wait elsewhere in the handler would."""
+    try:
+        await context.write(response)
+    except Exception as error:
+        if context.done():
+            raise asyncio.CancelledError from error
+        raise
 
 
 async def _fail(context: Context, method: str, error: Exception) -> NoReturn:

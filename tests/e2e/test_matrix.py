@@ -13,9 +13,9 @@ from tests.e2e.fleet import serving
 
 CASES = reference.cases()
 SHAPES: dict[str, tuple[str, ...]] = {
-    "split": (),
+    "split": ("--split-threshold", "0"),
     "unsplit": ("--role", "both"),
-    "two of each": ("--prefill", "2", "--decode", "2", "--kv-memory", "512MiB"),
+    "two of each": ("--prefill", "2", "--decode", "2", "--split-threshold", "0", "--kv-memory", "512MiB"),
 }
 SAMPLED = {"n": 4, "seed": -3, "temperature": 0.9, "top_p": 0.95, "max_tokens": 16, "ignore_eos": True}
 

@@ -21,7 +21,7 @@ BLOCK_BYTES = 30 * 3 * PAGE_SIZE * 2 * 64 * 4
 def fleet(tmp_path_factory: pytest.TempPathFactory, default_model: Path) -> Iterator[Fleet]:
     """With the default model."""
     del default_model  # it is fetched
-    with serving(tmp_path_factory.mktemp("split")) as fleet:
+    with serving(tmp_path_factory.mktemp("split"), "--split-threshold", "0") as fleet:
         yield fleet
 
 
