@@ -1,12 +1,13 @@
 """`halfmoon.v1.Decode` over an engine and a data plane."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 
 import grpc
 
+from decode.lease import keep_lease
 from decode.receiver import Receiver, check_handle
 from halfmoon.config import DEADLINES, PageGeometry
 from halfmoon.engine.engine import Engine
@@ -82,21 +83,25 @@ async def _generate(
     tier: DecodeTier, request: EngineRequest, handle: kvtransfer_pb2.KvHandle, seconds: float
 ) -> AsyncGenerator[decode_pb2.DecodeResponse, None]:
     events = Stream()
-    pulling: asyncio.Task[None] | None = None
+    moving: asyncio.Task[None] | None = None
+    if request.task is Task.ATTACH:
+        moving = asyncio.create_task(_ending_on_error(tier, request.request_id, keep_lease(handle)))
     tier.engine.submit(request, events.put)
     try:
         async for event in events:
-            if isinstance(event, Started) and request.task is Task.ATTACH:
-                pulling = asyncio.create_task(_pull(tier, request.request_id, handle, event.missing, seconds, events))
+            if isinstance(event, Started) and moving is not None:
+                moving.cancel()
+                pull = _pull(tier, request.request_id, handle, event.missing, seconds, events)
+                moving = asyncio.create_task(_ending_on_error(tier, request.request_id, pull))
             response = _respond(event)
             if response is not None:
                 yield response
     finally:
         if not events.ended:
             tier.engine.abort(request.request_id)
-        if pulling is not None:
-            pulling.cancel()
-            await asyncio.gather(pulling, return_exceptions=True)
+        if moving is not None:
+            moving.cancel()
+            await asyncio.gather(moving, return_exceptions=True)
 
 
 async def _pull(
@@ -107,10 +112,14 @@ async def _pull(
     seconds: float,
     events: Stream,
 ) -> None:
-    """A transfer that fails ends the request with its error."""
+    receiver = Receiver(tier.engine, tier.plane, tier.geometry)
+    events.put(await receiver.receive(request_id, handle, missing, seconds))
+
+
+async def _ending_on_error(tier: DecodeTier, request_id: str, work: Coroutine[None, None, None]) -> None:
+    """Work without which the request cannot go on: its error ends the request."""
     try:
-        receiver = Receiver(tier.engine, tier.plane, tier.geometry)
-        events.put(await receiver.receive(request_id, handle, missing, seconds))
+        await work
     except HalfmoonError as error:
         tier.engine.abort(request_id, error)
 
