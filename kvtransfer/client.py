@@ -93,7 +93,7 @@ class DataPlane:
         try:
             response = await _answer(self._stub.Offer(request, timeout=timeout + LOCAL_CALL_SECONDS))
         except BaseException:
-            self._settling.start(self.withdraw(request.handle_id, "the offer was given up"))
+            self._settling.start(self._withdraw(request.handle_id, "the offer was given up"))
             raise
         return response.handle
 
@@ -114,11 +114,9 @@ class DataPlane:
     async def withdraw(self, handle_id: bytes, reason: str) -> bool:
         """Ends a handle in any state, and says that nothing writes to its blocks any more; a reader is told `reason`.
 
-        False when nothing was held under it. Idempotent.
+        False when nothing was held under it. Idempotent; goes on when its caller is cancelled.
         """
-        request = pb.WithdrawRequest(handle_id=handle_id, reason=reason)
-        response = await _answer(self._stub.Withdraw(request, timeout=LOCAL_CALL_SECONDS))
-        return response.withdrawn
+        return await self._settling.run(self._withdraw(handle_id, reason))
 
     async def pull(
         self,
@@ -164,15 +162,15 @@ class DataPlane:
             raise TransferError("the data plane ended the transfer without completing it")
 
     async def free_blocks(self, offsets: Iterable[int]) -> None:
-        """Returns pulled blocks that the engine has read. Raises InvalidRequestError for any others."""
+        """Returns pulled blocks that the engine has read. Goes on when its caller is cancelled.
+
+        Raises InvalidRequestError for blocks that the engine does not hold.
+        """
         freed = list(offsets)
         strangers = [offset for offset in freed if offset not in self._holders]
         if strangers:
             raise InvalidRequestError(f"no pulled blocks at offsets {strangers}")
-        holders = [(offset, self._holders.pop(offset)) for offset in freed]
-        await _answer(self._stub.FreeBlocks(pb.FreeBlocksRequest(offsets=freed), timeout=LOCAL_CALL_SECONDS))
-        for offset, held in holders:
-            held.discard(offset)
+        await self._settling.run(self._free({offset: self._holders.pop(offset) for offset in freed}))
 
     async def stats(self) -> pb.StatsResponse:
         """Gauges and counters of the process."""
@@ -188,7 +186,19 @@ class DataPlane:
         await self._process.close()
         self._region.close()
 
+    async def _withdraw(self, handle_id: bytes, reason: str) -> bool:
+        request = pb.WithdrawRequest(handle_id=handle_id, reason=reason)
+        response = await _answer(self._stub.Withdraw(request, timeout=LOCAL_CALL_SECONDS))
+        return response.withdrawn
+
+    async def _free(self, holders: dict[int, set[int]]) -> None:
+        """Until the call is done, the blocks count as held: see `_end_pull`."""
+        await _answer(self._stub.FreeBlocks(pb.FreeBlocksRequest(offsets=holders), timeout=LOCAL_CALL_SECONDS))
+        for offset, held in holders.items():
+            held.discard(offset)
+
     async def _end_pull(self, pull_id: int, held: set[int]) -> None:
+        """Blocks that `_free` is about to return are named as kept: returned twice, they could be somebody else's."""
         request = pb.EndPullRequest(pull_id=pull_id, kept_offsets=held)
         await _answer(self._stub.EndPull(request, timeout=LOCAL_CALL_SECONDS))
 
