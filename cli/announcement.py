@@ -6,10 +6,13 @@ import shlex
 from cli.flags import API_KEY_VARIABLE
 from cli.fleet import ServeOptions, reachable
 
+_WORKERS = {"prefill": "prefill", "decode": "decode", "both": "worker for both, unsplit"}
+
 
 def announcement(options: ServeOptions, *, chats: bool) -> str:
     """The address, what runs behind it, and a request to try."""
-    workers = " + ".join(f"{options.roles.count(role)} {role}" for role in dict.fromkeys(options.roles))
+    kinds = dict.fromkeys(options.roles)
+    workers = " + ".join(f"{options.roles.count(role)} {_WORKERS[role]}" for role in kinds)
     return "\n".join(
         [
             "",
