@@ -9,6 +9,9 @@ from hypothesis import settings
 
 from halfmoon.weights import fetch_default_model
 
+# Before the first import of jax. Programs that tests start inherit it.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
 # A busy machine is no failure: whole tests have a time limit, single examples have none.
 settings.register_profile("unhurried", settings(), deadline=None)
 settings.load_profile("unhurried")
