@@ -71,7 +71,7 @@ class SocketServer:
                 sock.close()
                 return
             self._connections[thread] = sock
-        thread.start()
+            thread.start()
 
     def _run(self, sock: socket.socket) -> None:
         try:

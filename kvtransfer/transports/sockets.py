@@ -13,6 +13,8 @@ MAX_VECTORS = 64
 """Buffers of one system call; more gain nothing."""
 
 _TIMEVAL = struct.Struct("@ll")
+_LEAST_SECONDS = 0.001
+"""A timeout of zero would mean none."""
 
 
 class PeerClosedError(Exception):
@@ -29,7 +31,7 @@ def bound_by(sock: socket.socket, deadline: float | None) -> None:
         seconds = deadline - time.monotonic()
         if seconds <= 0:
             raise TimeoutError
-        seconds = max(seconds, 1e-6)
+        seconds = max(seconds, _LEAST_SECONDS)
     value = _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)

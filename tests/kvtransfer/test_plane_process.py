@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from halfmoon.errors import ConfigError, TransferError
+from halfmoon.errors import ConfigError, TransferError, UnavailableError
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from kvtransfer import DataPlane, PlaneSpec
 from tests.kvtransfer.planes import at_rest, offer, plane_spec, planes, pull, sealed
@@ -134,6 +134,12 @@ def test_the_process_dies_with_its_engine_and_removes_its_files(folders: Path) -
     process.wait(timeout=10)
     assert entries(folders) == []
     assert not any("halfmoon" in name for name in os.listdir("/dev/shm"))
+
+
+async def test_a_process_that_dies_while_it_starts_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(UnavailableError, match="died while it started"):
+        await DataPlane.start(plane_spec("a", 1))
 
 
 async def test_a_port_in_use_is_one_clear_error() -> None:
