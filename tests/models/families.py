@@ -39,6 +39,7 @@ class Spec:
     tied: bool
     qkv_bias: bool = False
     qk_norm: bool = False
+    output_bias: bool = False
 
 
 SPECS: Mapping[str, Spec] = {
@@ -47,6 +48,9 @@ SPECS: Mapping[str, Spec] = {
     "tinyllama": Spec("LlamaForCausalLM", "llama", 64, 88, 2, 8, 1, 8, 10_000.0, 1e-5, tied=False),
     "qwen2": Spec("Qwen2ForCausalLM", "qwen2", 96, 80, 2, 6, 2, 16, 1e6, 1e-6, tied=True, qkv_bias=True),
     "qwen3": Spec("Qwen3ForCausalLM", "qwen3", 48, 96, 3, 4, 2, 24, 1e6, 1e-6, tied=True, qk_norm=True),
+    "llama_bias": Spec(
+        "LlamaForCausalLM", "llama", 64, 80, 2, 4, 4, 16, 10_000.0, 1e-5, tied=True, qkv_bias=True, output_bias=True
+    ),
 }
 FAMILIES: tuple[str, ...] = tuple(SPECS)
 
@@ -93,6 +97,7 @@ def hf_config(family: str) -> dict[str, object]:
         "bos_token_id": 1,
         "eos_token_id": 2,
         "torch_dtype": "float32",
+        **({"attention_bias": True} if spec.output_bias else {}),
     }
 
 
@@ -126,6 +131,8 @@ def make_weights(family: str) -> Weights:
         }
         if spec.qkv_bias:
             layer |= {f"self_attn.{name}_proj.bias": normal(0.5, queries if name == "q" else keys) for name in "qkv"}
+        if spec.output_bias:
+            layer["self_attn.o_proj.bias"] = normal(0.5, spec.hidden)
         if spec.qk_norm:
             layer |= {f"self_attn.{name}_norm.weight": norm(spec.head_dim) for name in "qk"}
         weights |= {f"model.layers.{index}.{name}": tensor for name, tensor in layer.items()}
