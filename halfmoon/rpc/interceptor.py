@@ -1,8 +1,8 @@
-"""The one place where exceptions of a servicer become statuses, and where calls under way are counted."""
+"""The one place where exceptions of a servicer become statuses, calls under way are counted, and traces joined."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Any, NoReturn, TypeAlias, cast
 
@@ -11,6 +11,7 @@ from grpc_status import rpc_status
 
 from halfmoon.errors import HalfmoonError, InternalError
 from halfmoon.rpc.status import status_from_error
+from halfmoon.telemetry import join_trace
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +26,8 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Maps HalfmoonError to its status, everything else to INTERNAL with the traceback in the log.
 
     Concerns the services of `halfmoon` alone; health and reflection pass unchanged. A streaming handler is closed
-    before its call ends, however it ends, so its `finally` blocks have run by then.
+    before its call ends, however it ends, so its `finally` blocks have run by then. Where the call carries a trace, its
+    caller's span is the current one.
     """
 
     def __init__(self) -> None:
@@ -60,6 +62,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     def _unary(self, behaviour: Handler, method: str) -> Handler:
         async def handle(request: object, context: Context) -> object:
             self._enter()
+            join_trace(_metadata(context))
             try:
                 return await behaviour(request, context)
             except Exception as error:  # noqa: BLE001 - the boundary: every error becomes a status
@@ -72,6 +75,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     def _streaming(self, behaviour: Handler, method: str) -> Handler:
         async def handle(request: object, context: Context) -> None:
             self._enter()
+            join_trace(_metadata(context))
             try:
                 responses = cast("AsyncIterator[object]", behaviour(request, context))
                 async with aclosing(responses):  # type: ignore[type-var]
@@ -92,6 +96,10 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         self.active -= 1
         if self.active == 0:
             self._idle.set()
+
+
+def _metadata(context: Context) -> Iterable[tuple[str, str | bytes]]:
+    return cast("Iterable[tuple[str, str | bytes]]", context.invocation_metadata() or ())
 
 
 async def _write(context: Context, response: object) -> None:

@@ -1,8 +1,12 @@
-"""Metrics and logs, the same in every program."""
+"""Metrics, traces and logs, the same in every program."""
 
 from halfmoon.telemetry.logs import FieldLogger, setup_logging
 from halfmoon.telemetry.metrics import Counter, Histogram, Metrics, Reading, UpDown
+from halfmoon.telemetry.phases import Phases
 from halfmoon.telemetry.server import MetricsServer, serve_metrics
+from halfmoon.telemetry.settings import TelemetrySettings
+from halfmoon.telemetry.spans import OpenSpan, join_trace, span, trace_metadata
+from halfmoon.telemetry.tracing import Tracing, setup_tracing
 
 __all__ = [
     "Counter",
@@ -10,8 +14,16 @@ __all__ = [
     "Histogram",
     "Metrics",
     "MetricsServer",
+    "OpenSpan",
+    "Phases",
     "Reading",
+    "TelemetrySettings",
+    "Tracing",
     "UpDown",
+    "join_trace",
     "serve_metrics",
     "setup_logging",
+    "setup_tracing",
+    "span",
+    "trace_metadata",
 ]

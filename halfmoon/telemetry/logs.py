@@ -1,4 +1,4 @@
-"""One line a fact: time, level, program, message, and `key=value` for everything given by `extra`."""
+"""One line a fact: time, level, program, message, what is given by `extra`, and the trace where there is one."""
 
 import json
 import logging
@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TextIO
+
+from halfmoon.telemetry.spans import trace_ids
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _QUOTED = frozenset(' "=\t\r\n')
@@ -41,17 +43,45 @@ class TextFormatter(logging.Formatter):
         return line
 
 
+class JsonFormatter(logging.Formatter):
+    """One object a line: `time` (RFC 3339, UTC), `level`, `program`, `message`, the fields, and `exception`."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self._program = program
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as a line of JSON; a traceback is one field."""
+        line = json_line(self._program, record.levelname, record.getMessage(), at=record.created)
+        fields = {key: value for key, value in record_fields(record) if key not in line}
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line | fields, ensure_ascii=False, default=str)
+
+
+def json_line(program: str, level: str, message: str, *, at: float | None = None) -> dict[str, object]:
+    """What every line of JSON begins with; `at` is in seconds since 1970, now unless given."""
+    seconds = time.time() if at is None else at
+    moment = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(seconds * 1000) % 1000:03d}Z"
+    return {"time": moment, "level": level, "program": program, "message": message}
+
+
 def record_fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
-    """What the caller gave by `extra`, in the order given; values of None are left out."""
+    """What the caller gave by `extra`, in the order given, then the ids of the trace; values of None are left out."""
     for key, value in vars(record).items():
         if key not in _STANDARD and value is not None:
             yield key, value
+    ids = trace_ids()
+    if ids is not None:
+        yield from zip(("trace_id", "span_id"), ids, strict=True)
 
 
-def setup_logging(program: str, *, level: int = logging.INFO, stream: TextIO | None = None) -> None:
+def setup_logging(
+    program: str, *, level: int = logging.INFO, stream: TextIO | None = None, log_format: str = "text"
+) -> None:
     """Sends all log lines of this process to `stream` (standard error unless given); replaces earlier handlers."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(TextFormatter(program))
+    handler.setFormatter(JsonFormatter(program) if log_format == "json" else TextFormatter(program))
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
