@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Self, TypeVar
 
 import grpc
@@ -28,6 +29,14 @@ LOCAL_CALL_SECONDS = 10.0
 Response = TypeVar("Response")
 
 
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    """A block that the engine holds: `held` are the indices of all blocks of its pull that the engine holds."""
+
+    held: set[int]
+    block_index: int
+
+
 class DataPlane:
     """One worker's data plane. All methods but `block` belong to the event loop that started it.
 
@@ -44,7 +53,7 @@ class DataPlane:
         self._channel = open_channel(process.address)
         self._stub: rpc.DataPlaneAsyncStub = rpc.DataPlaneStub(self._channel)
         self._settling = Settling()
-        self._holders: dict[int, set[int]] = {}
+        self._deliveries: dict[int, _Delivery] = {}
         self._closed = False
 
     @classmethod
@@ -147,8 +156,8 @@ class DataPlane:
             async for response in call:
                 event = event_from_pb(response)
                 if isinstance(event, PulledBlock):
-                    held.add(event.offset)
-                    self._holders[event.offset] = held
+                    held.add(event.block_index)
+                    self._deliveries[event.offset] = _Delivery(held, event.block_index)
                 else:
                     complete = True
                 yield event
@@ -167,10 +176,10 @@ class DataPlane:
         Raises InvalidRequestError for blocks that the engine does not hold.
         """
         freed = list(offsets)
-        strangers = [offset for offset in freed if offset not in self._holders]
+        strangers = [offset for offset in freed if offset not in self._deliveries]
         if strangers:
             raise InvalidRequestError(f"no pulled blocks at offsets {strangers}")
-        await self._settling.run(self._free({offset: self._holders.pop(offset) for offset in freed}))
+        await self._settling.run(self._free({offset: self._deliveries.pop(offset) for offset in freed}))
 
     async def stats(self) -> pb.StatsResponse:
         """Gauges and counters of the process."""
@@ -191,15 +200,14 @@ class DataPlane:
         response = await _answer(self._stub.Withdraw(request, timeout=LOCAL_CALL_SECONDS))
         return response.withdrawn
 
-    async def _free(self, holders: dict[int, set[int]]) -> None:
-        """Until the call is done, the blocks count as held: see `_end_pull`."""
-        await _answer(self._stub.FreeBlocks(pb.FreeBlocksRequest(offsets=holders), timeout=LOCAL_CALL_SECONDS))
-        for offset, held in holders.items():
-            held.discard(offset)
+    async def _free(self, deliveries: "dict[int, _Delivery]") -> None:
+        """Until the call is done, the blocks count as held: returned twice, they could be somebody else's."""
+        await _answer(self._stub.FreeBlocks(pb.FreeBlocksRequest(offsets=deliveries), timeout=LOCAL_CALL_SECONDS))
+        for delivery in deliveries.values():
+            delivery.held.discard(delivery.block_index)
 
     async def _end_pull(self, pull_id: int, held: set[int]) -> None:
-        """Blocks that `_free` is about to return are named as kept: returned twice, they could be somebody else's."""
-        request = pb.EndPullRequest(pull_id=pull_id, kept_offsets=held)
+        request = pb.EndPullRequest(pull_id=pull_id, kept_blocks=held)
         await _answer(self._stub.EndPull(request, timeout=LOCAL_CALL_SECONDS))
 
 

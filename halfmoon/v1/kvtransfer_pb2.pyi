@@ -733,22 +733,24 @@ class EndPullRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PULL_ID_FIELD_NUMBER: _builtins.int
-    KEPT_OFFSETS_FIELD_NUMBER: _builtins.int
+    KEPT_BLOCKS_FIELD_NUMBER: _builtins.int
     pull_id: _builtins.int
     """pull_id as given to Pull."""
     @_builtins.property
-    def kept_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """kept_offsets are the blocks that the engine has received and not freed yet: they stay its own, in bytes."""
+    def kept_blocks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """kept_blocks are the indices in the handle of the blocks that the engine has received and not freed yet: they stay
+        its own until it frees them.
+        """
 
     def __init__(
         self,
         *,
         pull_id: _builtins.int = ...,
-        kept_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        kept_blocks: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kept_offsets", b"kept_offsets", "pull_id", b"pull_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kept_blocks", b"kept_blocks", "pull_id", b"pull_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,10 +19,14 @@ class TransferMeters:
 
 @dataclass(frozen=True, slots=True)
 class PlaneContext:
-    """The parts of this process that a pull uses."""
+    """The parts of this process that a pull uses.
+
+    `delivered` has the index in its handle of each host block that the engine holds.
+    """
 
     spec: PlaneSpec
     region: Region
     blocks: HostBlocks
     peers: PeerBook
     meters: TransferMeters = field(default_factory=TransferMeters)
+    delivered: dict[int, int] = field(default_factory=dict)

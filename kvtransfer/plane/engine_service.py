@@ -58,7 +58,7 @@ class EngineService(rpc.DataPlaneServicer):
 
     async def EndPull(self, request: pb.EndPullRequest, context: Context) -> pb.EndPullResponse:  # noqa: N802
         """Settles a pull."""
-        return pb.EndPullResponse(returned=await self._pulls.settle(request.pull_id, request.kept_offsets))
+        return pb.EndPullResponse(returned=await self._pulls.settle(request.pull_id, request.kept_blocks))
 
     async def FreeBlocks(self, request: pb.FreeBlocksRequest, context: Context) -> pb.FreeBlocksResponse:  # noqa: N802
         """Returns delivered blocks."""

@@ -41,15 +41,19 @@ class PullBook:
         return pull
 
     async def settle(self, pull_id: int, kept: Iterable[int]) -> int:
-        """Ends a pull and returns all its blocks but the ones that begin at the offsets `kept`; how many those were."""
+        """Ends a pull and returns all its blocks but those with the indices `kept`; how many those were.
+
+        An index names one delivery; a host block may have been freed and delivered again, unseen by the engine.
+        """
         self._settled.add(pull_id)
         pull = self._running.get(pull_id)
         if pull is not None:
             await pull.stop()
         delivered = BlockOwner(Use.DELIVERED, pull_id)
-        stay = {self._block(offset) for offset in kept}
-        returned = self._context.blocks.held_by(delivered) - stay
-        self._context.blocks.release(returned, delivered)
+        stay = set(kept)
+        held = self._context.blocks.held_by(delivered)
+        returned = [block for block in held if self._context.delivered[block] not in stay]
+        self._release(returned, delivered)
         return len(returned)
 
     def free(self, offsets: Iterable[int]) -> None:
@@ -57,7 +61,7 @@ class PullBook:
         blocks = {self._block(offset) for offset in offsets}
         owners = {block: self._context.blocks.owner_of_delivered(block) for block in blocks}
         for owner in set(owners.values()):
-            self._context.blocks.release([block for block in blocks if owners[block] == owner], owner)
+            self._release([block for block in blocks if owners[block] == owner], owner)
         for pull in self._running.values():
             pull.window_moved()
 
@@ -65,6 +69,11 @@ class PullBook:
         """Stops all pulls."""
         if self._running:
             await asyncio.gather(*(pull.stop() for pull in list(self._running.values())))
+
+    def _release(self, blocks: list[int], owner: BlockOwner) -> None:
+        self._context.blocks.release(blocks, owner)
+        for block in blocks:
+            del self._context.delivered[block]
 
     def _block(self, offset: int) -> int:
         try:

@@ -109,5 +109,6 @@ class BlockReader:
         for block in batch:
             self._transfer.mark_verified(block.index)
             self._context.blocks.hand_over(block.host_block, self._filling, self._delivered)
+            self._context.delivered[block.host_block] = block.index
             self._context.meters.bytes_read[peer.transport.name] += block.read.length
             self._deliver(block.index, block.read.local_offset)

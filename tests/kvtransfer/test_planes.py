@@ -14,7 +14,7 @@ from halfmoon.errors import LeaseExpiredError, StaleIncarnationError, TransferEr
 from halfmoon.request import FinishReason, Logprob, PositionLogprobs
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from kvtransfer import DataPlane, PullComplete, PulledBlock
-from tests.kvtransfer.planes import FIRST, GEOMETRY, at_rest, offer, plane_spec, planes, pull, sealed, take
+from tests.kvtransfer.planes import FIRST, GEOMETRY, Prompt, at_rest, offer, plane_spec, planes, pull, sealed, take
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -221,15 +221,29 @@ async def test_several_pulls_share_the_planes(pair: Pair) -> None:
 
 
 async def test_after_an_abort_storm_nothing_is_left_and_everything_works(pair: Pair) -> None:
+    """Pulls that overlap their prompt's computation; some are cancelled, some lose their owner, some complete."""
     rng = random.Random(0)
 
+    async def compute(prompt: Prompt) -> None:
+        for _ in prompt.handle.blocks:
+            await asyncio.sleep(rng.random() * 0.005)
+            await prompt.publish(1)
+        await prompt.seal(FIRST)
+
     async def one() -> None:
-        prompt = await sealed(pair.owner, rng.randint(1, 4))
+        prompt = await offer(pair.owner, rng.randint(1, 6))
+        computing = asyncio.create_task(compute(prompt))
         pulling = asyncio.create_task(pull(pair.reader, prompt))
-        await asyncio.sleep(rng.random() * 0.02)
-        pulling.cancel()
-        await asyncio.gather(pulling, return_exceptions=True)
-        await pair.owner.withdraw(prompt.handle.handle_id, "aborted")
+        victim = rng.choice([computing, pulling, None])
+        if victim is not None:
+            await asyncio.sleep(rng.random() * 0.03)
+            victim.cancel()
+        await asyncio.gather(computing, return_exceptions=True)
+        if computing.cancelled():
+            await pair.owner.withdraw(prompt.handle.handle_id, "aborted")
+        (end,) = await asyncio.gather(pulling, return_exceptions=True)
+        assert not isinstance(end, AssertionError)
+        await pair.owner.withdraw(prompt.handle.handle_id, "done")
 
     await asyncio.gather(*(one() for _ in range(200)))
     await at_rest(pair.owner, pair.reader)

@@ -72,11 +72,22 @@ async def test_a_pull_that_was_settled_before_it_came_never_starts(context: Plan
 async def test_settling_returns_what_the_engine_did_not_keep(context: PlaneContext) -> None:
     delivered = BlockOwner(Use.DELIVERED, 5)
     places = await context.blocks.acquire(delivered, Lane.PULL, 4, 4, float("inf"))
-    kept = SPEC.layout.offset(places[0])
+    context.delivered.update({place: 10 + place for place in places})
     book = PullBook(context)
-    assert await book.settle(5, [kept]) == 3
-    assert await book.settle(5, [kept]) == 0
-    book.free([kept])
+    assert await book.settle(5, [10 + places[0]]) == 3
+    assert await book.settle(5, [10 + places[0]]) == 0
+    book.free([SPEC.layout.offset(places[0])])
+    assert not context.delivered
+    assert context.blocks.used_count == 0
+
+
+async def test_a_place_that_was_freed_and_filled_again_unseen_is_not_mistaken_for_the_block_kept(
+    context: PlaneContext,
+) -> None:
+    delivered = BlockOwner(Use.DELIVERED, 5)
+    (place,) = await context.blocks.acquire(delivered, Lane.PULL, 1, 1, float("inf"))
+    context.delivered[place] = 2
+    assert await PullBook(context).settle(5, [1]) == 1
     assert context.blocks.used_count == 0
 
 
