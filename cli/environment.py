@@ -2,9 +2,13 @@
 
 import importlib.util
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
 
 from halfmoon.weights.cache_folder import cache_folder
+
+CORE_SHARE_VARIABLE = "HALFMOON_CORE_SHARE"
+"""`INDEX:WORKERS:FILE`, set by `serve` for its workers: see `halfmoon.cores`."""
 
 _QUIET = {
     "GRPC_VERBOSITY": "NONE",
@@ -22,6 +26,14 @@ def has_tpu_library() -> bool:
 def default_dtype() -> str:
     """What weights and KV are kept in unless a flag says otherwise: CPUs compute bfloat16 slowly."""
     return "bfloat16" if has_tpu_library() else "float32"
+
+
+def core_share(environ: Mapping[str, str] = os.environ) -> tuple[int, int, Path] | None:
+    """(index, workers, file) from `CORE_SHARE_VARIABLE`; None where the worker shares no cores."""
+    if CORE_SHARE_VARIABLE not in environ:
+        return None
+    index, workers, file = environ[CORE_SHARE_VARIABLE].split(":", 2)
+    return int(index), int(workers), Path(file)
 
 
 def prepare(environ: MutableMapping[str, str] = os.environ) -> None:

@@ -4,9 +4,10 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cli.environment import CORE_SHARE_VARIABLE
 from cli.flags import API_KEY_VARIABLE, LOOPBACK, EngineFlags
 from cli.preflight.ports import free_ports
 from cli.supervise.program import Program, Readiness, Tier
@@ -21,7 +22,8 @@ _PORTS_PER_WORKER = 2
 class ServeOptions:
     """What `halfmoon serve` was asked for; times in seconds. `router_port` 0 takes a free one.
 
-    `roles` has one entry for each worker: "prefill", "decode" or "both".
+    `roles` has one entry for each worker: "prefill", "decode" or "both". `core_file` is where workers on CPU agree who
+    works on which cores.
     """
 
     model: Path
@@ -35,6 +37,7 @@ class ServeOptions:
     split_threshold: int
     start_seconds: float
     drain_seconds: float
+    core_file: Path | None = None
 
 
 def plan_fleet(options: ServeOptions) -> tuple[Program, ...]:
@@ -62,7 +65,14 @@ def _workers(options: ServeOptions, router_port: int, ports: Iterator[int]) -> I
         command = "prefill" if role == "prefill" else "decode"
         flags = [str(options.model), "--role", role, "--port", str(port), "--metrics-port", str(next(ports))]
         flags += ["--router", f"{LOOPBACK}:{router_port}", "--worker-id", name, *options.engine.argv()]
-        yield _program(options, name, Tier.WORKER, command, flags, Readiness(LOOPBACK, port))
+        program = _program(options, name, Tier.WORKER, command, flags, Readiness(LOOPBACK, port))
+        yield replace(program, environment={**program.environment, **_core_share(options, index)})
+
+
+def _core_share(options: ServeOptions, index: int) -> dict[str, str | None]:
+    if options.core_file is None:
+        return {}
+    return {CORE_SHARE_VARIABLE: f"{index}:{len(options.roles)}:{options.core_file}"}
 
 
 def _gateway(options: ServeOptions, router_port: int) -> Program:

@@ -1,9 +1,13 @@
 """From the options of `halfmoon serve` to running programs."""
 
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
 import uvloop
 
 from cli.announcement import announcement
-from cli.environment import prepare_jax
+from cli.environment import has_tpu_library, prepare_jax
 from cli.flags import EngineFlags
 from cli.fleet import ServeOptions, plan_fleet
 from cli.preflight.memory import DEFAULT_KV_BYTES, WorkerMemory, available_memory, check_memory
@@ -11,6 +15,7 @@ from cli.preflight.model import ModelFacts, check_context, inspect_model
 from cli.preflight.pools import PoolSizes
 from cli.supervise.console import Console
 from cli.supervise.supervisor import Bounds, Supervisor
+from halfmoon.cores import CoreShare
 
 
 def check(options: ServeOptions) -> ModelFacts:
@@ -42,6 +47,20 @@ def worker_memory(engine: EngineFlags, facts: ModelFacts) -> WorkerMemory:
 
 def serve(options: ServeOptions, facts: ModelFacts) -> int:
     """Runs the programs until told to stop; returns the exit status."""
+    with tempfile.TemporaryDirectory(prefix="halfmoon-") as folder:
+        return _supervise(_with_shared_cores(options, Path(folder)), facts)
+
+
+def _with_shared_cores(options: ServeOptions, folder: Path) -> ServeOptions:
+    """Workers on the same CPU share its cores by need; on TPUs each has chips of its own."""
+    if has_tpu_library() or len(options.roles) == 1:
+        return options
+    file = folder / "cores"
+    CoreShare.create(file, len(options.roles))
+    return replace(options, core_file=file)
+
+
+def _supervise(options: ServeOptions, facts: ModelFacts) -> int:
     programs = plan_fleet(options)
     console = Console(tuple(program.name for program in programs))
     console.say(f"starting {options.model_name} ({facts.architecture}): {', '.join(p.name for p in programs)}")

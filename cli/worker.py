@@ -57,6 +57,8 @@ class WorkerConfig:
     metrics_port: int | None = None
     drain_seconds: float = DEADLINES.drain
     transports: tuple[str, ...] = ("shm", "tcp")
+    core_share: tuple[int, int, Path] | None = None
+    """(index, workers, file) of `halfmoon.cores`."""
 
 
 def run_worker(config: WorkerConfig) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cli.preflight.pools import PoolSizes
 from halfmoon.cache.hashing import cache_salt
 from halfmoon.config import PageGeometry
+from halfmoon.cores import CoreShare
 from halfmoon.engine.core import EngineCore
 from halfmoon.engine.engine import Engine, Post
 from halfmoon.models.registry import load_model, model_config
@@ -63,7 +64,7 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
     core = EngineCore(runner, end_ids=load_text_model(config.model).end_token_ids, salt=salt)
     _log.info("compiled", extra={"pages": sizes.pages, "tokens": sizes.pages * config.page_size})
     return LoadedEngine(
-        engine=Engine(core, post),
+        engine=Engine(core, post, _cores(config)),
         geometry=geometry,
         fingerprint=checkpoint.fingerprint,
         salt=salt,
@@ -71,6 +72,13 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
         max_model_len=sizes.max_model_len,
         host_blocks=sizes.host_blocks,
     )
+
+
+def _cores(config: "WorkerConfig") -> CoreShare | None:
+    if config.core_share is None:
+        return None
+    index, workers, file = config.core_share
+    return CoreShare(file, index, workers)
 
 
 class _Pace:

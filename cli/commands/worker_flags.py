@@ -54,5 +54,6 @@ def run(args: Namespace) -> int:
             metrics_port=args.metrics_port,
             drain_seconds=args.drain_seconds,
             transports=engine.transports,
+            core_share=environment.core_share(),
         )
     )

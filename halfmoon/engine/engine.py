@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from halfmoon.cores import CoreShare
 from halfmoon.engine.core import EngineCore
 from halfmoon.engine.request import Ended, EngineRequest, Event, Sink
 from halfmoon.engine.status import StatusBoard
@@ -29,13 +30,17 @@ _IDLE_WAIT = 1.0
 
 
 class Engine:
-    """Thread-safe front of an `EngineCore`. All methods return at once; sinks are called by way of `post`."""
+    """Thread-safe front of an `EngineCore`. All methods return at once; sinks are called by way of `post`.
 
-    def __init__(self, core: EngineCore, post: Post) -> None:
+    With `cores`, the process keeps to its part of the machine's cores while others work too.
+    """
+
+    def __init__(self, core: EngineCore, post: Post, cores: CoreShare | None = None) -> None:
         self.board = StatusBoard()
         self.last_turn = time.monotonic()
         self._core = core
         self._post = post
+        self._cores = cores
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._stopping = False
         self._failure: HalfmoonError | None = None
@@ -116,6 +121,8 @@ class Engine:
 
     def _turn(self) -> None:
         self._take_commands()
+        if self._cores is not None and not self._core.idle:
+            self._cores.work()
         self._core.step()
         self.last_turn = time.monotonic()
         self.board.observe(self._core)
@@ -127,6 +134,8 @@ class Engine:
         """Runs all commands; waits for one when there is nothing else to do."""
         try:
             if self._core.idle and not self._core.outbox:
+                if self._cores is not None:
+                    self._cores.rest()
                 self._commands.get(timeout=_IDLE_WAIT)()
             while True:
                 self._commands.get_nowait()()
