@@ -9,6 +9,8 @@ import grpc
 
 from halfmoon.errors import CancelledError, HalfmoonError, UnavailableError
 from halfmoon.rpc import error_from_rpc, open_channel
+from halfmoon.telemetry import call_span
+from halfmoon.telemetry import conventions as names
 from halfmoon.v1 import router_pb2, router_pb2_grpc
 
 if TYPE_CHECKING:
@@ -52,16 +54,17 @@ class RouterClient:
     async def _stream(
         self, stub: "Stub", request: router_pb2.GenerateRequest, seconds: float
     ) -> AsyncGenerator[router_pb2.GenerateResponse]:
-        call = stub.Generate(request, timeout=seconds)
-        self.streams_open += 1
-        try:
-            async for event in call:
-                yield event
-        except grpc.aio.AioRpcError as error:
-            raise _domain_error(error) from error
-        finally:
-            call.cancel()
-            self.streams_open -= 1
+        with call_span("halfmoon.v1.Router/Generate", {names.REQUEST_ID: request.request_id}) as span:
+            call = stub.Generate(request, timeout=seconds, metadata=span.metadata)
+            self.streams_open += 1
+            try:
+                async for event in call:
+                    yield event
+            except grpc.aio.AioRpcError as error:
+                raise _domain_error(error) from error
+            finally:
+                call.cancel()
+                self.streams_open -= 1
 
     async def tokenize(self, request: router_pb2.TokenizeRequest, seconds: float) -> router_pb2.TokenizeResponse:
         """Text or chat to ids, within `seconds`."""

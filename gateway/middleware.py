@@ -12,6 +12,7 @@ from gateway.errors import domain_error, error_response
 from gateway.metrics import GatewayMetrics
 from gateway.record import RequestRecord
 from gateway.running import Running
+from gateway.trace import request_span
 from halfmoon.errors import UnauthenticatedError
 
 _log = logging.getLogger(__name__)
@@ -42,7 +43,13 @@ class Observe:
         given = _request_id(scope)
         record = RequestRecord(self._unique(given), _route(scope["path"]))
         scope.setdefault("state", {})["record"] = record
-        outgoing = _Outgoing(send, record, given)
+        if record.route in PROBES:
+            await self._serve(record, scope, receive, _Outgoing(send, record, given))
+            return
+        with request_span(scope, record):
+            await self._serve(record, scope, receive, _Outgoing(send, record, given))
+
+    async def _serve(self, record: RequestRecord, scope: Scope, receive: Receive, outgoing: "_Outgoing") -> None:
         self._ids.add(record.request_id)
         try:
             await self._app(scope, receive, outgoing)

@@ -41,8 +41,13 @@ class Answer:
     @property
     def finish(self) -> str:
         """How the choices ended, for the log: "stop", or "length,stop"."""
-        names = {common_pb2.FinishReason.Name(choice.finish) for choice in self._choices if choice.ended}
-        return ",".join(sorted(name.removeprefix("FINISH_REASON_").lower() for name in names))
+        return ",".join(sorted(set(self.finish_reasons)))
+
+    @property
+    def finish_reasons(self) -> list[str]:
+        """How each choice that has ended did."""
+        names = [common_pb2.FinishReason.Name(choice.finish) for choice in self._choices if choice.ended]
+        return [name.removeprefix("FINISH_REASON_").lower() for name in names]
 
     def accepted(self, cached_tokens: int) -> list[pb.GenerateResponse]:
         """A worker has begun; the prompt is told now unless its log-probabilities are awaited."""

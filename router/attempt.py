@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 from halfmoon.config import DEADLINES
 from halfmoon.errors import HalfmoonError, InternalError
+from halfmoon.telemetry import call_span
+from halfmoon.telemetry import conventions as names
 from halfmoon.v1 import decode_pb2, kvtransfer_pb2, prefill_pb2
 from halfmoon.v1 import router_pb2 as pb
 from halfmoon.wire import sampling_to_pb
@@ -180,7 +182,9 @@ class Attempt:
             priority=self._job.priority,
             publish_kv=self._job.decodes,
         )
-        return WorkerStream(worker, link, link.prefill.Prefill(request, timeout=self._seconds_left()))
+        span = call_span("halfmoon.v1.Prefill/Prefill", {names.WORKER: worker.worker_id})
+        call = link.prefill.Prefill(request, timeout=self._seconds_left(), metadata=span.metadata)
+        return WorkerStream(worker, link, call, span)
 
     def _decode(self, handle: kvtransfer_pb2.KvHandle | None) -> WorkerStream[decode_pb2.DecodeResponse]:
         worker = self._plan.decode
@@ -193,7 +197,9 @@ class Attempt:
             priority=self._job.priority,
             handle=handle,
         )
-        return WorkerStream(worker, link, link.decode.Generate(request, timeout=self._seconds_left()))
+        span = call_span("halfmoon.v1.Decode/Generate", {names.WORKER: worker.worker_id})
+        call = link.decode.Generate(request, timeout=self._seconds_left(), metadata=span.metadata)
+        return WorkerStream(worker, link, call, span)
 
     def _assign(self, stack: ExitStack, worker: Worker, demand: Demand, prefill_tokens: int) -> Assignment:
         pages = worker.description.geometry.pages_for(demand.positions)

@@ -6,6 +6,7 @@ from contextlib import aclosing, contextmanager
 
 from halfmoon.cache.hashing import cache_salt, page_hashes
 from halfmoon.errors import InvalidRequestError, ModelNotFoundError, OverloadedError, UnavailableError
+from halfmoon.telemetry import span
 from halfmoon.text import TextModel
 from halfmoon.v1 import router_pb2 as pb
 from router.answer import Answer
@@ -19,6 +20,7 @@ from router.policy import RETRY_AFTER, Demand, plan
 from router.preparation import Preparation, check_request_id, drawn_request_id
 from router.record import RequestRecord
 from router.tasks import BackgroundTasks
+from router.trace import plan_attributes, request_span
 
 
 class Dispatcher:
@@ -72,9 +74,14 @@ class Dispatcher:
         """Prompt, deltas, usage. Raises what the client must know; closing it aborts the request on both tiers."""
         deadline = min(self.deadline(seconds_left), self.deadline(request.timeout_ms / 1000 or None))
         request.request_id = request.request_id or drawn_request_id()
-        with RequestRecord(self._metrics, request.request_id) as record, self._admitted(request.request_id):
+        with (
+            request_span(request, self._config.model_name) as opened,
+            RequestRecord(self._metrics, request.request_id, opened) as record,
+            self._admitted(request.request_id),
+        ):
             self.check_model(request.model)
-            job = await self.preparation.job(request, context=self.context, deadline=deadline)
+            with span("tokenize"):
+                job = await self.preparation.job(request, context=self.context, deadline=deadline)
             answer = Answer(job, self._text, self._config.model_name)
             async with aclosing(self._attempt(job, answer, record)) as responses:
                 async for response in responses:
@@ -85,8 +92,10 @@ class Dispatcher:
     async def _attempt(
         self, job: Job, answer: Answer, record: RequestRecord
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
-        demand = self._demand(job)
-        chosen = plan(demand, self._fleet.available, self._config.policy)
+        with span("plan") as planning:
+            demand = self._demand(job)
+            chosen = plan(demand, self._fleet.available, self._config.policy)
+            planning.set(plan_attributes(chosen))
         record.planned(job, chosen, answer)
         attempt = Attempt(job, chosen, answer, fingerprint=self._text.fingerprint, links=self._links, tasks=self._tasks)
         async with aclosing(attempt.run(demand)) as responses:

@@ -16,6 +16,7 @@ from halfmoon.errors import (
     WorkerFailedError,
 )
 from halfmoon.rpc import error_from_rpc, open_channel
+from halfmoon.telemetry import OpenSpan
 from halfmoon.v1 import decode_pb2_grpc, kvtransfer_pb2, kvtransfer_pb2_grpc, prefill_pb2_grpc
 from router.policy import RETRY_AFTER
 from router.tasks import BackgroundTasks
@@ -40,12 +41,13 @@ class Losable(Protocol):
 
 
 class WorkerStream(Generic[Response]):
-    """One streaming call to a worker. Its owner closes it, which cancels the call if it has not ended."""
+    """One streaming call to a worker, and its span. Its owner closes it, which cancels what has not ended."""
 
-    def __init__(self, worker: Worker, link: "WorkerLink", call: StreamCall[Response]) -> None:
+    def __init__(self, worker: Worker, link: "WorkerLink", call: StreamCall[Response], span: OpenSpan) -> None:
         self._worker = worker
         self._link = link
         self._call = call
+        self._span = span
         self._lost: str | None = None
         link.streams.add(self)
 
@@ -69,17 +71,23 @@ class WorkerStream(Generic[Response]):
         try:
             response = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise self._failure(error_from_rpc(error)) from error
+            failure = self._failure(error_from_rpc(error))
+            self._span.end(failure)
+            raise failure from error
         except asyncio.CancelledError:
             if self._lost is None or _cancelling():
                 raise
             raise self._failed(self._lost) from None
-        return None if response is grpc.aio.EOF else cast("Response", response)
+        if response is grpc.aio.EOF:
+            self._span.end()
+            return None
+        return cast("Response", response)
 
     def close(self) -> None:
         """Cancels the call; nothing happens when it has ended. Idempotent."""
         self._link.streams.discard(self)
         self._call.cancel()
+        self._span.end()
 
     def lose(self, reason: str) -> None:
         """The worker is gone: whoever reads gets WorkerFailedError."""

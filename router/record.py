@@ -1,4 +1,4 @@
-"""What is counted and logged of one request."""
+"""What is counted, logged and traced of one request."""
 
 import asyncio
 import logging
@@ -6,11 +6,13 @@ import time
 from types import TracebackType
 
 from halfmoon.errors import DeadlineError, HalfmoonError
+from halfmoon.telemetry import OpenSpan
 from halfmoon.v1 import router_pb2 as pb
 from router.answer import Answer
 from router.job import Job
 from router.metrics import RouterMetrics
 from router.policy import Plan
+from router.trace import answer_attributes, job_attributes
 
 _log = logging.getLogger(__name__)
 
@@ -18,9 +20,10 @@ _log = logging.getLogger(__name__)
 class RequestRecord:
     """Follows one request from its arrival to its end, of whatever kind; writes one line then."""
 
-    def __init__(self, metrics: RouterMetrics, request_id: str) -> None:
+    def __init__(self, metrics: RouterMetrics, request_id: str, span: OpenSpan) -> None:
         self._metrics = metrics
         self._request_id = request_id
+        self._span = span
         self._arrived = time.monotonic()
         self._last_tokens: dict[int, float] = {}
         self._first_token: float | None = None
@@ -43,12 +46,14 @@ class RequestRecord:
         self._metrics.request.record(now - self._arrived)
         if self._answer is not None:
             self._metrics.generated_tokens.add(self._answer.completion_tokens)
+            self._span.set(answer_attributes(self._answer, self._request_id, self._ttft))
         _log.info("request ended", extra=self._fields(outcome, error, now))
 
     def planned(self, job: Job, plan: Plan, answer: Answer) -> None:
         """Workers are chosen."""
         self._job, self._plan, self._answer = job, plan, answer
         self._deadline = job.deadline
+        self._span.set(job_attributes(job))
         self._metrics.plans.add(reason=plan.reason)
         self._metrics.prompt_tokens.add(len(job.prompt_ids))
 
@@ -68,6 +73,10 @@ class RequestRecord:
         if before is not None:
             self._metrics.token_gap.record((now - before) / len(response.delta.token_ids))
         self._last_tokens[response.delta.index] = now
+
+    @property
+    def _ttft(self) -> float | None:
+        return None if self._first_token is None else self._first_token - self._arrived
 
     def _outcome(self, error: BaseException | None, now: float) -> str:
         if error is None:
@@ -90,7 +99,7 @@ class RequestRecord:
             "cached_tokens": answer.cached_tokens if answer else None,
             "completion_tokens": answer.completion_tokens if answer else None,
             "finish": (answer.finish or None) if answer else None,
-            "ttft": self._first_token - self._arrived if self._first_token is not None else None,
+            "ttft": self._ttft,
             "seconds": now - self._arrived,
             "error": error.message if isinstance(error, HalfmoonError) else None,
         }

@@ -5,7 +5,7 @@ from halfmoon.telemetry.metrics import Counter, Histogram, Metrics, Reading, UpD
 from halfmoon.telemetry.phases import Phases
 from halfmoon.telemetry.server import MetricsServer, serve_metrics
 from halfmoon.telemetry.settings import TelemetrySettings
-from halfmoon.telemetry.spans import OpenSpan, join_trace, span, trace_metadata
+from halfmoon.telemetry.spans import OpenSpan, call_span, join_trace, joined_trace, span, trace_metadata
 from halfmoon.telemetry.tracing import Tracing, setup_tracing
 
 __all__ = [
@@ -20,7 +20,9 @@ __all__ = [
     "TelemetrySettings",
     "Tracing",
     "UpDown",
+    "call_span",
     "join_trace",
+    "joined_trace",
     "serve_metrics",
     "setup_logging",
     "setup_tracing",

@@ -68,14 +68,19 @@ class OpenSpan:
         if self._open:
             self._span.add_event(name, attributes)
 
+    def fail(self, kind: str) -> None:
+        """Marks it as failed, by an error of this kind."""
+        if self._open and self._span.is_recording():
+            self._span.set_attribute(names.ERROR_TYPE, kind)
+            self._span.set_status(Status(StatusCode.ERROR))
+
     def end(self, error: BaseException | None = None) -> None:
         """Ends it, as failed when an error is given: its type is told, its message is not. Idempotent."""
         if not self._open:
             return
+        if error is not None:
+            self.fail(error_type(error))
         self._open = False
-        if error is not None and self._span.is_recording():
-            self._span.set_attribute(names.ERROR_TYPE, error_type(error))
-            self._span.set_status(Status(StatusCode.ERROR))
         self._span.end()
 
     @contextmanager
@@ -95,6 +100,12 @@ def span(name: str, attributes: Attributes | None = None, *, kind: SpanKind = Sp
         yield opened
 
 
+def call_span(method: str, attributes: Attributes | None = None) -> OpenSpan:
+    """The caller's side of one gRPC call; give the call its `metadata`."""
+    rpc = {names.RPC_SYSTEM: names.RPC_SYSTEM_NAME, names.RPC_METHOD: method}
+    return OpenSpan(method, {**rpc, **(attributes or {})}, kind=SpanKind.CLIENT)
+
+
 def trace_metadata() -> TraceMetadata | None:
     """W3C trace context for a call made within the current span; None where there is no trace."""
     return _metadata(None)
@@ -102,9 +113,23 @@ def trace_metadata() -> TraceMetadata | None:
 
 def join_trace(headers: Iterable[tuple[str, str | bytes]]) -> None:
     """Makes the caller's span, if `headers` name one, current for the rest of this task. Names are in lower case."""
-    carried = {key: value for key, value in headers if key in _HEADERS and isinstance(value, str)}
-    if carried:
-        otel_context.attach(_W3C.extract(carried))
+    joined = _extracted(headers)
+    if joined is not None:
+        otel_context.attach(joined)
+
+
+@contextmanager
+def joined_trace(headers: Iterable[tuple[str, str | bytes]]) -> Iterator[None]:
+    """Like `join_trace`, for a block."""
+    joined = _extracted(headers)
+    if joined is None:
+        yield
+        return
+    token = otel_context.attach(joined)
+    try:
+        yield
+    finally:
+        otel_context.detach(token)
 
 
 def trace_ids() -> tuple[str, str] | None:
@@ -122,6 +147,11 @@ def error_type(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError | GeneratorExit):
         return "cancelled"
     return type(error).__name__
+
+
+def _extracted(headers: Iterable[tuple[str, str | bytes]]) -> otel_context.Context | None:
+    carried = {key: value for key, value in headers if key in _HEADERS and isinstance(value, str)}
+    return _W3C.extract(carried) if carried else None
 
 
 def _metadata(within: otel_context.Context | None) -> TraceMetadata | None:
