@@ -9,6 +9,7 @@ import grpc
 
 from decode.lease import keep_lease
 from decode.receiver import Receiver, check_handle
+from decode.trace import DecodeTrace
 from halfmoon.config import DEADLINES, PageGeometry
 from halfmoon.engine.engine import Engine
 from halfmoon.engine.request import EngineRequest, Event, PromptScored, Started, Task, Tokens
@@ -57,9 +58,10 @@ class DecodeServicer(decode_pb2_grpc.DecodeServicer):
                 check_handle(request.handle, wanted.prompt, tier.salt, tier.geometry)
             remaining = context.time_remaining()
             seconds = DEADLINES.request if remaining is None else remaining
-            async with aclosing(_generate(tier, wanted, request.handle, seconds)) as responses:
-                async for response in responses:
-                    yield response
+            with DecodeTrace(request, task) as trace:
+                async with aclosing(_generate(tier, wanted, request.handle, seconds, trace)) as responses:
+                    async for response in responses:
+                        yield response
 
     async def StopChoices(  # noqa: N802 - the name of the RPC
         self,
@@ -80,19 +82,22 @@ class DecodeServicer(decode_pb2_grpc.DecodeServicer):
 
 
 async def _generate(
-    tier: DecodeTier, request: EngineRequest, handle: kvtransfer_pb2.KvHandle, seconds: float
+    tier: DecodeTier, request: EngineRequest, handle: kvtransfer_pb2.KvHandle, seconds: float, trace: DecodeTrace
 ) -> AsyncGenerator[decode_pb2.DecodeResponse, None]:
     events = Stream()
     moving: asyncio.Task[None] | None = None
     if request.task is Task.ATTACH:
         moving = asyncio.create_task(_ending_on_error(tier, request.request_id, keep_lease(handle)))
+    trace.enter("queue")
     tier.engine.submit(request, events.put)
     try:
         async for event in events:
+            trace.saw(event)
             if isinstance(event, Started) and moving is not None:
                 moving.cancel()
                 pull = _pull(tier, request.request_id, handle, event.missing, seconds, events)
-                moving = asyncio.create_task(_ending_on_error(tier, request.request_id, pull))
+                with trace.wait_for_kv(len(event.missing)).current():
+                    moving = asyncio.create_task(_ending_on_error(tier, request.request_id, pull))
             response = _respond(event)
             if response is not None:
                 yield response

@@ -9,6 +9,8 @@ from halfmoon.cache.hashing import page_hashes
 from halfmoon.config import PageGeometry
 from halfmoon.engine.request import PagesReady
 from halfmoon.request import OutputToken
+from halfmoon.telemetry import OpenSpan
+from halfmoon.telemetry import conventions as names
 from halfmoon.v1 import kvtransfer_pb2
 from kvtransfer import DataPlane, block_checksum
 
@@ -27,11 +29,14 @@ class Publisher:
     def __init__(self, plane: DataPlane, handle: kvtransfer_pb2.KvHandle) -> None:
         self._plane = plane
         self._handle = handle
+        self._span: OpenSpan | None = None
         self._queue: asyncio.Queue[PagesReady | None] = asyncio.Queue()
         self._task = asyncio.create_task(self._run())
 
     def add(self, pages: PagesReady) -> None:
         """Queues complete pages."""
+        if self._span is None:
+            self._span = OpenSpan("publish", {names.KV_PAGES: len(self._handle.blocks)})
         self._queue.put_nowait(pages)
 
     async def seal(self, first: Sequence[OutputToken]) -> None:
@@ -39,11 +44,17 @@ class Publisher:
         self._queue.put_nowait(None)
         await self._task
         await self._plane.seal(self._handle.handle_id, first)
+        self._end_span()
 
     async def cancel(self) -> None:
         """Stops copying; returns when nothing is written any more."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        self._end_span(asyncio.CancelledError())
+
+    def _end_span(self, error: BaseException | None = None) -> None:
+        if self._span is not None:
+            self._span.end(error)
 
     async def _run(self) -> None:
         while (pages := await self._queue.get()) is not None:
@@ -53,7 +64,9 @@ class Publisher:
             except asyncio.CancelledError:
                 await copying
                 raise
-            await self._plane.publish(self._handle.handle_id, pages.first, checksums)
+            ready = await self._plane.publish(self._handle.handle_id, pages.first, checksums)
+            if self._span is not None:
+                self._span.event("published", {names.KV_PAGES: ready})
 
     def _copy(self, pages: PagesReady) -> list[int]:
         checksums: list[int] = []

@@ -12,11 +12,13 @@ from halfmoon.engine.engine import Engine
 from halfmoon.engine.request import EngineRequest, Event, PagesReady, Progress, PromptScored, Started, Task, Tokens
 from halfmoon.errors import HalfmoonError, UnavailableError
 from halfmoon.request import OutputToken, PositionLogprobs
+from halfmoon.telemetry import conventions as names
 from halfmoon.tier import EventStream, Gate, engine_request
 from halfmoon.v1 import kvtransfer_pb2, prefill_pb2, prefill_pb2_grpc
 from halfmoon.wire import logprobs_to_pb, tokens_to_pb
 from kvtransfer import DataPlane
 from prefill.publisher import Publisher, offered_blocks
+from prefill.trace import PrefillTrace
 
 _log = logging.getLogger(__name__)
 
@@ -71,20 +73,23 @@ class PrefillServicer(prefill_pb2_grpc.PrefillServicer):
             remaining = context.time_remaining()
             seconds = DEADLINES.request if remaining is None else remaining
             run = _run_published if request.publish_kv else _run_alone
-            async with aclosing(run(self._tier, wanted, seconds)) as responses:
-                async for response in responses:
-                    yield response
+            with PrefillTrace(request) as trace:
+                async with aclosing(run(self._tier, wanted, seconds, trace)) as responses:
+                    async for response in responses:
+                        yield response
 
 
 async def _run_alone(
-    tier: PrefillTier, request: EngineRequest, seconds: float
+    tier: PrefillTier, request: EngineRequest, seconds: float, trace: PrefillTrace
 ) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
     del seconds  # the gRPC deadline cancels the call
     outcome = _Outcome()
     events = EventStream[Event]()
+    trace.enter("queue")
     tier.engine.submit(request, events.put)
     try:
         async for event in events:
+            trace.saw(event)
             response = _respond(event, outcome, None)
             if response is not None:
                 yield response
@@ -95,17 +100,20 @@ async def _run_alone(
 
 
 async def _run_published(
-    tier: PrefillTier, request: EngineRequest, seconds: float
+    tier: PrefillTier, request: EngineRequest, seconds: float, trace: PrefillTrace
 ) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
     blocks = offered_blocks(request.prompt, tier.salt, tier.geometry)
+    trace.enter("offer", {names.KV_PAGES: len(blocks)})
     handle = await tier.plane.offer(request.request_id, blocks, seconds)
     publisher = Publisher(tier.plane, handle)
     outcome = _Outcome()
     events = EventStream[Event]()
     sealed = False
+    trace.enter("queue")
     tier.engine.submit(request, events.put)
     try:
         async for event in events:
+            trace.saw(event)
             if isinstance(event, PagesReady):
                 publisher.add(event)
                 continue
