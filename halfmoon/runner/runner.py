@@ -106,14 +106,16 @@ class Runner:
         return logits
 
     def sample(self, logits: jax.Array, rows: Sequence[SampleRow]) -> list[tuple[SampledTokens, int]]:
-        """Draws a token for each row: (batch, place in it) for each, batches of at most the largest bucket."""
-        drawn: list[tuple[SampledTokens, int]] = []
+        """Draws a token for each row: (batch, place in it) for each, batches of at most the largest bucket.
+
+        Rows that share a slot, the choices of one prompt, do not see each other's tokens: all are drawn, then counted.
+        """
         width = self.config.buckets.max_batch
-        for start in range(0, len(rows), width):
-            part = rows[start : start + width]
-            sampled = self._sampler.sample(logits, part)
-            drawn.extend((sampled, place) for place in range(len(part)))
-        return drawn
+        parts = [rows[start : start + width] for start in range(0, len(rows), width)]
+        sampled = [self._sampler.sample(logits, part) for part in parts]
+        for part, batch in zip(parts, sampled, strict=True):
+            self._sampler.count(part, batch)
+        return [(batch, place) for part, batch in zip(parts, sampled, strict=True) for place in range(len(part))]
 
     def fill_slot(
         self, slot: int, params: SamplingParams, prompt: Sequence[int], output: Sequence[int], end_ids: Sequence[int]

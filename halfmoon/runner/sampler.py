@@ -26,6 +26,9 @@ from halfmoon.runner.programs import Programs, shape_of
 MAX_LOGIT_BIAS = 1024
 MAX_STOP_IDS = 512
 
+_LARGEST_TOP_K = np.iinfo(np.int32).max
+"""Clients may ask for more than the device's integers hold; it is past every vocabulary."""
+
 
 class Sampler:
     """Owns the slot table. Slots 1.. are given out by the scheduler; slot 0 changes nothing."""
@@ -64,14 +67,19 @@ class Sampler:
         )
 
     def sample(self, logits: jax.Array, rows: Sequence[SampleRow]) -> SampledTokens:
-        """Draws one token for each row, which names its row of `logits`; waits for the result."""
+        """Draws one token for each row, which names its row of `logits`; waits for the result. Counts nothing."""
         batch = self._buckets.decode_for(len(rows))
         picked = self._pick(logits, rows, batch)
         params, flags = _pack(rows, batch)
-        sampled = self._programs["sample", batch](picked, params, self._state, flags)
-        if flags.adjust:
-            self._state = self._programs["count", batch](self._state, params.slots, sampled.tokens)
-        return to_host(sampled)
+        return to_host(self._programs["sample", batch](picked, params, self._state, flags))
+
+    def count(self, rows: Sequence[SampleRow], sampled: SampledTokens) -> None:
+        """Adds what was drawn for `rows` to their slots, where they have one."""
+        if any(row.slot for row in rows):
+            batch = len(sampled.tokens)
+            slots = np.zeros(batch, np.int32)
+            slots[: len(rows)] = [row.slot for row in rows]
+            self._state = self._programs["count", batch](self._state, slots, sampled.tokens)
 
     def _pick(self, logits: jax.Array, rows: Sequence[SampleRow], batch: int) -> jax.Array:
         indices = [row.logits_row for row in rows]
@@ -97,7 +105,7 @@ class Sampler:
         logits = shape_of((batch, self._vocab), jnp.float32)
         tokens = shape_of((batch,), jnp.int32)
         self._programs.compile(("sample", batch), sample, logits, params, self._state, flags)
-        self._programs.compile(("count", batch), count_tokens, self._state, params.slots, tokens, donate=(0,))
+        self._programs.compile(("count", batch), count_tokens, self._state, tokens, tokens, donate=(0,))
         for rows in {batch, *logits_rows}:
             source = shape_of((rows, self._vocab), jnp.float32)
             self._programs.compile(("pick", rows, batch), _take_rows, source, tokens)
@@ -126,7 +134,7 @@ def _pack(rows: Sequence[SampleRow], batch: int) -> tuple[SampleParams, SampleFl
     columns = {
         "temperature": column([each.temperature for each in params], np.float32),
         "top_p": column([each.top_p for each in params], np.float32, 1.0),
-        "top_k": column([each.top_k for each in params], np.int32),
+        "top_k": column([min(each.top_k, _LARGEST_TOP_K) for each in params], np.int32),
         "min_p": column([each.min_p for each in params], np.float32),
         "presence": column([each.presence_penalty for each in params], np.float32),
         "frequency": column([each.frequency_penalty for each in params], np.float32),

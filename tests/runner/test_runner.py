@@ -122,6 +122,18 @@ def test_more_rows_than_the_largest_batch_are_sampled_in_parts(runner: Runner) -
     assert len(set(drawn)) > 2
 
 
+def test_choices_that_share_a_slot_do_not_see_each_others_tokens(runner: Runner) -> None:
+    """More choices than the largest batch, and a penalty that forbids every token once it is counted."""
+    params = SamplingParams(8, temperature=0.0, presence_penalty=1000.0, n=7)
+    result = runner.prefill([Chunk(tokens(9), 0, [1], True)], BUCKETS.prefill[0])
+    runner.fill_slot(1, params, tokens(9), [], [])
+    rows = [SampleRow(0, params, choice, 0, slot=1) for choice in range(7)]
+    first = {int(batch.tokens[place]) for batch, place in runner.sample(result.logits, rows)}
+    again = {int(batch.tokens[place]) for batch, place in runner.sample(result.logits, rows)}
+    assert len(first) == len(again) == 1
+    assert first != again, "once all were drawn, their tokens count"
+
+
 class StopHereError(Exception):
     """Ends a compilation from its progress callback."""
 

@@ -25,7 +25,10 @@ def sampler() -> Sampler:
 
 
 def draw(sampler: Sampler, *rows: SampleRow) -> SampledTokens:
-    return sampler.sample(jnp.asarray(LOGITS), rows)
+    """What is drawn, after it was counted."""
+    sampled = sampler.sample(jnp.asarray(LOGITS), rows)
+    sampler.count(rows, sampled)
+    return sampled
 
 
 @pytest.mark.parametrize("places", [[0], [7], [0, 1, 2, 3], [6, 2, 2], [5, 1]])
@@ -45,6 +48,13 @@ def test_all_64_bits_of_the_seed_arrive(sampler: Sampler) -> None:
     hot = [SamplingParams(8, seed=seed, temperature=9.0) for seed in (5, 5 + (1 << 32))]
     drawn = [[int(draw(sampler, SampleRow(0, each, 0, p)).tokens[0]) for p in range(12)] for each in hot]
     assert drawn[0] != drawn[1]
+
+
+def test_a_top_k_past_the_devices_integers_is_no_limit(sampler: Sampler) -> None:
+    huge, off = (SamplingParams(8, seed=6, temperature=3.0, top_k=top_k) for top_k in ((1 << 32) - 1, 0))
+    rows = [SampleRow(place, params, 0, place) for params in (huge, off) for place in (0, 1)]
+    tokens = draw(sampler, *rows).tokens.tolist()
+    assert tokens[:2] == tokens[2:]
 
 
 def test_log_probabilities_are_computed_where_a_row_asks(sampler: Sampler) -> None:
