@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from cli.environment import prepare, prepare_jax
 from halfmoon.weights import fetch_default_model
 
 # Before the first import of jax. Programs that tests start inherit it.
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
+prepare()
+prepare_jax()  # compiled programs are kept, as the programs keep theirs
 
 # A busy machine is no failure: whole tests have a time limit, single examples have none.
 settings.register_profile("unhurried", settings(), deadline=None)
