@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from halfmoon.errors import InvalidRequestError, TransferError
 from halfmoon.request import OutputToken
 from halfmoon.rpc import error_from_rpc, open_channel
+from halfmoon.telemetry import trace_metadata
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from halfmoon.v1 import kvtransfer_pb2_grpc as rpc
 from halfmoon.wire import tokens_to_pb
@@ -100,7 +101,8 @@ class DataPlane:
             request_id=request_id, blocks=blocks, timeout_ms=round(timeout * 1000), handle_id=new_handle_id()
         )
         try:
-            response = await _answer(self._stub.Offer(request, timeout=timeout + LOCAL_CALL_SECONDS))
+            call = self._stub.Offer(request, timeout=timeout + LOCAL_CALL_SECONDS, metadata=trace_metadata())
+            response = await _answer(call)
         except BaseException:
             self._settling.start(self._withdraw(request.handle_id, "the offer was given up"))
             raise
@@ -112,13 +114,14 @@ class DataPlane:
         Raises LeaseExpiredError when the handle has ended meanwhile: stop writing, then `withdraw`.
         """
         request = pb.PublishRequest(handle_id=handle_id, first_block=first_block, checksums=checksums)
-        response = await _answer(self._stub.Publish(request, timeout=LOCAL_CALL_SECONDS))
+        call = self._stub.Publish(request, timeout=LOCAL_CALL_SECONDS, metadata=trace_metadata())
+        response = await _answer(call)
         return response.ready_count
 
     async def seal(self, handle_id: bytes, first_tokens: Iterable[OutputToken]) -> None:
         """Completes a handle whose blocks are published: the lease starts. Raises LeaseExpiredError if it has ended."""
-        seal = pb.KvSeal(first_tokens=tokens_to_pb(first_tokens))
-        await _answer(self._stub.Seal(pb.SealRequest(handle_id=handle_id, seal=seal), timeout=LOCAL_CALL_SECONDS))
+        request = pb.SealRequest(handle_id=handle_id, seal=pb.KvSeal(first_tokens=tokens_to_pb(first_tokens)))
+        await _answer(self._stub.Seal(request, timeout=LOCAL_CALL_SECONDS, metadata=trace_metadata()))
 
     async def withdraw(self, handle_id: bytes, reason: str) -> bool:
         """Ends a handle in any state, and says that nothing writes to its blocks any more; a reader is told `reason`.
@@ -150,7 +153,7 @@ class DataPlane:
             timeout_ms=round(timeout * 1000),
             pull_id=pull_id,
         )
-        call = self._stub.Pull(request, timeout=timeout + LOCAL_CALL_SECONDS)
+        call = self._stub.Pull(request, timeout=timeout + LOCAL_CALL_SECONDS, metadata=trace_metadata())
         complete = False
         try:
             async for response in call:

@@ -1,11 +1,12 @@
 """What a worker tells its data plane when it starts it."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from halfmoon.config import DEADLINES, PageGeometry
 from halfmoon.errors import ConfigError
+from halfmoon.telemetry import TelemetrySettings
 from kvtransfer.layout import BlockLayout
 
 TRANSPORTS = ("shm", "tcp")
@@ -40,6 +41,7 @@ class PlaneSpec:
     pull_window: int = 32
     pull_reserve: int = 0
     offer_queue: int = 1024
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     def __post_init__(self) -> None:
         unknown = set(self.transports) - set(TRANSPORTS)
@@ -77,4 +79,5 @@ class PlaneSpec:
         """The reverse of `to_json`."""
         fields: dict[str, Any] = json.loads(text)
         geometry = PageGeometry(**fields.pop("geometry"))
-        return cls(geometry=geometry, transports=tuple(fields.pop("transports")), **fields)
+        telemetry = TelemetrySettings(**fields.pop("telemetry"))
+        return cls(geometry=geometry, transports=tuple(fields.pop("transports")), telemetry=telemetry, **fields)

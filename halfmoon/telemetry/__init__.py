@@ -3,6 +3,7 @@
 from halfmoon.telemetry.logs import FieldLogger, setup_logging
 from halfmoon.telemetry.metrics import Counter, Histogram, Metrics, Reading, UpDown
 from halfmoon.telemetry.phases import Phases
+from halfmoon.telemetry.program import telemetry
 from halfmoon.telemetry.server import MetricsServer, serve_metrics
 from halfmoon.telemetry.settings import TelemetrySettings
 from halfmoon.telemetry.spans import OpenSpan, call_span, join_trace, joined_trace, span, trace_metadata
@@ -27,5 +28,6 @@ __all__ = [
     "setup_logging",
     "setup_tracing",
     "span",
+    "telemetry",
     "trace_metadata",
 ]

@@ -15,11 +15,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from halfmoon.errors import HalfmoonError
-from halfmoon.telemetry import setup_logging
+from halfmoon.telemetry import setup_logging, telemetry
 from kvtransfer.plane.host import die_with_parent
 from kvtransfer.plane.program import start_plane
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
+
+_SERVICE = "data-plane"
 
 _EXIT_SECONDS = 8.0
 """An orderly end that takes longer is cut short: no orphan stays behind."""
@@ -30,7 +32,7 @@ def main() -> int:
     control_fd, memory_fd, parent = (int(argument) for argument in sys.argv[1:4])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(parent)
-    setup_logging("data-plane")
+    setup_logging(_SERVICE)
     with socket.socket(fileno=control_fd) as control:
         os.set_inheritable(control_fd, False)
         os.set_inheritable(memory_fd, False)
@@ -45,6 +47,7 @@ async def _serve(control: socket.socket, region: Region, folder: Path) -> int:
     spec = PlaneSpec.from_json(await _line(control))
     region.forbid_new_writers()
     async with AsyncExitStack() as stack:
+        stack.enter_context(telemetry(_SERVICE, spec.telemetry, name=f"{spec.worker_id}/{_SERVICE}"))
         stack.callback(_remove, folder)
         stack.callback(region.close)
         try:

@@ -7,10 +7,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
+from opentelemetry.trace import SpanKind
 
 from halfmoon.errors import HalfmoonError, TransferError
 from halfmoon.rpc import error_from_rpc
-from halfmoon.telemetry import FieldLogger
+from halfmoon.telemetry import FieldLogger, OpenSpan
+from halfmoon.telemetry import conventions as names
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from kvtransfer.core.transfer import Transfer, TransferState
 from kvtransfer.plane.context import PlaneContext
@@ -33,6 +35,7 @@ class Pull:
         self._context = context
         self._request = request
         self._log = FieldLogger(_log, request_id=request.request_id)
+        self._span = OpenSpan("transfer", {names.REQUEST_ID: request.request_id}, kind=SpanKind.SERVER)
         self._reader = BlockReader(context, self.transfer, request, self._deliver)
         self._events: asyncio.Queue[pb.PullResponse | None] = asyncio.Queue()
         self._error: Exception | None = None
@@ -59,6 +62,7 @@ class Pull:
         try:
             complete = await self._move()
             self.transfer.complete()
+            self._end_span(complete)
             self._events.put_nowait(pb.PullResponse(complete=complete))
         except asyncio.CancelledError:
             self.transfer.cancel()
@@ -124,6 +128,12 @@ class Pull:
             seconds=0.0 if began is None else self._reader.ended - began,
         )
 
+    def _end_span(self, complete: pb.PullComplete) -> None:
+        """Before the engine hears of it, so that its own span, which began earlier, ends later."""
+        self._span.set({names.KV_BYTES: complete.bytes, names.KV_TRANSPORT: complete.transport})
+        self._span.set({names.KV_PAGES: len(self.transfer.verified)})
+        self._span.end()
+
     def _fail(self, error: Exception, reason: str) -> None:
         self._error = error
         self.transfer.fail(reason)
@@ -132,6 +142,8 @@ class Pull:
         """However the task ended, and also when it was cancelled before its first step."""
         transfer = self.transfer
         transfer.cancel()
+        self._span.set({names.KV_PAGES: len(transfer.verified)})
+        self._span.end(self._error or asyncio.CancelledError())
         self._context.meters.ended[transfer.state.value] += 1
         self._events.put_nowait(None)
         level = logging.WARNING if transfer.state is TransferState.FAILED else logging.DEBUG
