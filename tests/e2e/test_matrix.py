@@ -32,8 +32,15 @@ def models(tmp_path_factory: pytest.TempPathFactory, default_model: Path) -> dic
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("form", ["GGUF", "safetensors"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("form", "shape"),
+    [
+        *(("GGUF", shape) for shape in SHAPES),
+        ("safetensors", "split"),
+        pytest.param("safetensors", "unsplit", marks=pytest.mark.slow),
+        pytest.param("safetensors", "two of each", marks=pytest.mark.slow),
+    ],
+)
 async def test_tokens_are_equal_whatever_serves_them(
     models: dict[str, Path], tmp_path: Path, form: str, shape: str
 ) -> None:
