@@ -3,6 +3,8 @@
 import jax.numpy as jnp
 from jax import Array, lax
 
+from halfmoon.kernels.storage import from_stored
+
 KEYS_PER_BLOCK = 128
 """Keys per step of the attention loops: below it the loop costs more than the work."""
 
@@ -24,4 +26,5 @@ def read_block(k_pages: Array, v_pages: Array, table: Array, block: Array, end: 
     keys = [lax.dynamic_index_in_dim(k_pages, page, keepdims=False) for page in pages]
     values = [lax.dynamic_index_in_dim(v_pages, page, keepdims=False) for page in pages]
     positions = block * count * page_size + jnp.arange(count * page_size)
-    return jnp.concatenate(keys, axis=-1), jnp.where(positions[:, None] < end, jnp.concatenate(values, axis=-2), 0)
+    written = jnp.where(positions[:, None] < end, jnp.concatenate(values, axis=-2), 0)
+    return from_stored(jnp.concatenate(keys, axis=-1)), from_stored(written)

@@ -15,6 +15,7 @@ from halfmoon.kernels.kv_pages import Caches
 from halfmoon.kernels.kv_write import write_runs, write_tokens
 from halfmoon.kernels.paged_decode import paged_decode
 from halfmoon.kernels.sample import Sampled, logprobs_of
+from halfmoon.kernels.storage import stored_dtype
 from halfmoon.models.llama import Llama
 
 State = nnx.State[Any, Any]
@@ -77,7 +78,7 @@ def prompt_logprobs_step(graph: Graph, state: State, hidden: Array, places: Arra
 def empty_caches(pages: int, geometry: PageGeometry) -> Caches:
     """Caches of zeros for `pages` pages, the scratch page included."""
     kv_heads, page_size, head_dim = geometry.kv_heads, geometry.page_size, geometry.head_dim
-    dtype = jnp.dtype(geometry.dtype)
+    dtype = stored_dtype(geometry.dtype)
     return [
         (
             jnp.zeros((pages, kv_heads, head_dim, page_size), dtype),

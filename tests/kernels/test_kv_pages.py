@@ -7,6 +7,7 @@ import pytest
 
 from halfmoon.kernels import kv_pages
 from halfmoon.kernels.kv_pages import Caches
+from halfmoon.kernels.storage import stored_dtype, to_stored
 from tests.kernels.dense import Floats, normal
 
 PAGES, LAYERS, KV_HEADS, HEAD_DIM, PAGE_SIZE = 6, 3, 2, 8, 16
@@ -78,7 +79,8 @@ def test_a_page_is_copied_in_all_layers() -> None:
 
 
 def test_bfloat16_pages_keep_their_bits() -> None:
-    caches = [(k.astype(jnp.bfloat16), v.astype(jnp.bfloat16)) for k, v in random_caches(6)]
+    stored = stored_dtype(jnp.bfloat16)
+    caches = [(to_stored(k, stored), to_stored(v, stored)) for k, v in random_caches(6)]
     blocks = gather_pages(caches, jnp.array([3]))
     after = scatter_pages(caches, jnp.array([1]), blocks)
     assert blocks.dtype == jnp.bfloat16

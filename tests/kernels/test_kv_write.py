@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from halfmoon.kernels.kv_write import write_runs, write_tokens
+from halfmoon.kernels.storage import from_stored, stored_dtype, to_stored
 from tests.kernels.dense import Floats, Ints, normal
 
 PAGES, KV_HEADS, HEAD_DIM, PAGE_SIZE = 7, 2, 16, 16
@@ -58,11 +59,13 @@ def test_padding_is_written_to_the_scratch_page_alone() -> None:
         np.testing.assert_array_equal(got[1:], old[1:])
 
 
-def test_values_take_the_type_of_the_cache() -> None:
-    random = np.random.RandomState(10)
-    k_pages, v_pages = (jnp.asarray(each, jnp.bfloat16) for each in caches(random))
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_values_are_rounded_to_the_type_of_the_cache(dtype: jnp.dtype) -> None:
+    random, stored = np.random.RandomState(10), stored_dtype(dtype)
+    k_pages, v_pages = (to_stored(jnp.asarray(each), stored) for each in caches(random))
     k, v = (jnp.asarray(normal(random, KV_HEADS, HEAD_DIM, 1)) for _ in range(2))
     place = jnp.ones(1, jnp.int32)
     after_k, after_v = write_tokens(k_pages, v_pages, k, v, place, place)
-    assert after_k.dtype == after_v.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(after_k[1, :, :, 1], k[..., 0].astype(jnp.bfloat16))
+    assert after_k.dtype == after_v.dtype == stored
+    np.testing.assert_array_equal(from_stored(after_k[1, :, :, 1]), k[..., 0].astype(dtype))
+    np.testing.assert_array_equal(from_stored(after_v[1, :, 1]), v[..., 0].astype(dtype))

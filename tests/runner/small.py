@@ -16,11 +16,18 @@ CACHE_SHAPE = (PAGES + 1, KV_HEADS, HEAD_DIM, PAGE_SIZE)
 MAX_MODEL_LEN = 128
 
 
-def make_runner(folder: Path, *, compiled: bool = True, decodes: bool = True) -> Runner:
+def make_runner(
+    folder: Path,
+    *,
+    compiled: bool = True,
+    decodes: bool = True,
+    dtype: str = "float32",
+    buckets: BucketTable = BUCKETS,
+) -> Runner:
     """Over a model that is written to `folder`."""
-    model = load_model(open_checkpoint(write_checkpoint("llama", folder)))
-    geometry = model.config.geometry(PAGE_SIZE, "float32")
-    runner = Runner(model, RunnerConfig(geometry, PAGES, MAX_MODEL_LEN, BUCKETS, decodes))
+    model = load_model(open_checkpoint(write_checkpoint("llama", folder)), dtype=dtype)
+    geometry = model.config.geometry(PAGE_SIZE, dtype)
+    runner = Runner(model, RunnerConfig(geometry, PAGES, MAX_MODEL_LEN, buckets, decodes))
     if compiled:
         runner.compile_all()
     return runner

@@ -6,6 +6,7 @@ from jax import Array, lax
 
 from halfmoon.kernels.attention_math import Softmax, softmax_add, softmax_finish, softmax_start
 from halfmoon.kernels.paged_keys import pages_per_block, read_block
+from halfmoon.kernels.storage import value_dtype
 
 
 @jax.jit
@@ -20,7 +21,7 @@ def chunked_prefill(q: Array, k_pages: Array, v_pages: Array, tables: Array, sta
     runs = starts.shape[0]
     length, group = tokens // runs, heads // kv_heads
     keys_per_block = pages_per_block(page_size) * page_size
-    queries = (q * head_dim**-0.5).reshape(kv_heads, group, head_dim, runs, length).astype(k_pages.dtype)
+    queries = (q * head_dim**-0.5).reshape(kv_heads, group, head_dim, runs, length).astype(value_dtype(k_pages.dtype))
 
     def run(inputs: tuple[Array, Array, Array]) -> Array:
         query, table, start = inputs  # [kv, group * length, head_dim]

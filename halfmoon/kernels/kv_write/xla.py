@@ -3,6 +3,8 @@
 import jax
 from jax import Array, lax
 
+from halfmoon.kernels.storage import to_stored
+
 
 @jax.jit
 def write_tokens(k_pages: Array, v_pages: Array, k: Array, v: Array, pages: Array, slots: Array) -> tuple[Array, Array]:
@@ -12,8 +14,8 @@ def write_tokens(k_pages: Array, v_pages: Array, k: Array, v: Array, pages: Arra
         key = lax.dynamic_index_in_dim(k, row, axis=2)[None]  # [1, kv, head_dim, 1]
         value = lax.dynamic_index_in_dim(v, row, axis=2, keepdims=False)[None, :, None, :]
         return (
-            lax.dynamic_update_slice(caches[0], key.astype(k_pages.dtype), (pages[row], 0, 0, slots[row])),
-            lax.dynamic_update_slice(caches[1], value.astype(v_pages.dtype), (pages[row], 0, slots[row], 0)),
+            lax.dynamic_update_slice(caches[0], to_stored(key, k_pages.dtype), (pages[row], 0, 0, slots[row])),
+            lax.dynamic_update_slice(caches[1], to_stored(value, v_pages.dtype), (pages[row], 0, slots[row], 0)),
         )
 
     return lax.fori_loop(0, pages.shape[0], body, (k_pages, v_pages))
@@ -29,8 +31,8 @@ def write_runs(k_pages: Array, v_pages: Array, k: Array, v: Array, pages: Array,
         keys = lax.dynamic_slice_in_dim(k, run * length, length, axis=2)[None]
         values = lax.dynamic_slice_in_dim(v, run * length, length, axis=2).swapaxes(1, 2)[None]
         return (
-            lax.dynamic_update_slice(caches[0], keys.astype(k_pages.dtype), (pages[run], 0, 0, slots[run])),
-            lax.dynamic_update_slice(caches[1], values.astype(v_pages.dtype), (pages[run], 0, slots[run], 0)),
+            lax.dynamic_update_slice(caches[0], to_stored(keys, k_pages.dtype), (pages[run], 0, 0, slots[run])),
+            lax.dynamic_update_slice(caches[1], to_stored(values, v_pages.dtype), (pages[run], 0, slots[run], 0)),
         )
 
     return lax.fori_loop(0, runs, body, (k_pages, v_pages))

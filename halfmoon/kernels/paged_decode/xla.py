@@ -6,6 +6,7 @@ from jax import Array, lax
 
 from halfmoon.kernels.attention_math import Softmax, softmax_add, softmax_finish, softmax_start
 from halfmoon.kernels.paged_keys import pages_per_block, read_block
+from halfmoon.kernels.storage import value_dtype
 
 
 @jax.jit
@@ -22,7 +23,7 @@ def paged_decode(q: Array, k_pages: Array, v_pages: Array, tables: Array, length
 
     def row(inputs: tuple[Array, Array, Array]) -> Array:
         query, table, length = inputs
-        query = (query * scale).reshape(kv_heads, heads // kv_heads, head_dim).astype(k_pages.dtype)
+        query = (query * scale).reshape(kv_heads, heads // kv_heads, head_dim).astype(value_dtype(k_pages.dtype))
 
         def block(index: Array, state: Softmax) -> Softmax:
             keys, values = read_block(k_pages, v_pages, table, index, length)
