@@ -4,13 +4,15 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cli.environment import CORE_SHARE_VARIABLE
 from cli.flags import API_KEY_VARIABLE, LOOPBACK, EngineFlags
 from cli.preflight.ports import free_ports
 from cli.supervise.program import Program, Readiness, Tier
+from cli.telemetry_flags import telemetry_argv
+from halfmoon.telemetry import TelemetrySettings
 
 DRAIN_SHARE = 0.8
 """Of the time to drain, what each program takes; the rest is for the programs after it."""
@@ -38,6 +40,7 @@ class ServeOptions:
     start_seconds: float
     drain_seconds: float
     core_file: Path | None = None
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
 
 def plan_fleet(options: ServeOptions) -> tuple[Program, ...]:
@@ -53,6 +56,7 @@ def plan_fleet(options: ServeOptions) -> tuple[Program, ...]:
 
 def _router(options: ServeOptions, port: int, metrics_port: int) -> Program:
     flags = [str(options.model), "--port", str(port), "--metrics-port", str(metrics_port)]
+    flags += telemetry_argv(options.telemetry, names=False)
     flags += ["--served-model-name", options.model_name, "--split-threshold", str(options.split_threshold)]
     if options.engine.max_model_len is not None:
         flags += ["--max-model-len", str(options.engine.max_model_len)]
@@ -65,6 +69,7 @@ def _workers(options: ServeOptions, router_port: int, ports: Iterator[int]) -> I
         command = "prefill" if role == "prefill" else "decode"
         flags = [str(options.model), "--role", role, "--port", str(port), "--metrics-port", str(next(ports))]
         flags += ["--router", f"{LOOPBACK}:{router_port}", "--worker-id", name, *options.engine.argv()]
+        flags += ["--served-model-name", options.model_name, *telemetry_argv(options.telemetry)]
         program = _program(options, name, Tier.WORKER, command, flags, Readiness(LOOPBACK, port))
         yield replace(program, environment={**program.environment, **_core_share(options, index)})
 
@@ -77,6 +82,7 @@ def _core_share(options: ServeOptions, index: int) -> dict[str, str | None]:
 
 def _gateway(options: ServeOptions, router_port: int) -> Program:
     flags = ["--host", options.host, "--port", str(options.port), "--router", f"{LOOPBACK}:{router_port}"]
+    flags += telemetry_argv(options.telemetry)
     readiness = Readiness(reachable(options.host), options.port, http=True)
     return _program(options, "gateway", Tier.GATEWAY, "gateway", flags, readiness)
 

@@ -6,24 +6,29 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from halfmoon.telemetry import setup_logging
+from halfmoon.telemetry import TelemetrySettings, telemetry
 
 EXIT_KILLED = 130
+
+_DEFAULTS = TelemetrySettings()
 
 RunUntil = Callable[[asyncio.Event], Awaitable[None]]
 """A program: serves until the event is set, then drains and returns."""
 
 
-def run_until_signal(name: str, run: RunUntil) -> int:
+def run_until_signal(
+    service: str, run: RunUntil, settings: TelemetrySettings = _DEFAULTS, *, name: str | None = None
+) -> int:
     """Sets the program's event at SIGTERM or SIGINT; a second SIGINT ends it without draining.
 
-    Returns the exit status: 0, or 130 when it was not allowed to drain. What the program raises passes through.
+    `service` and `name` are those of `halfmoon.telemetry.telemetry`. Returns the exit status: 0, or 130 when it was not
+    allowed to drain. What the program raises passes through.
     """
-    setup_logging(name)
-    try:
-        uvloop.run(_run(run))
-    except asyncio.CancelledError:
-        return EXIT_KILLED
+    with telemetry(service, settings, name=name):
+        try:
+            uvloop.run(_run(run))
+        except asyncio.CancelledError:
+            return EXIT_KILLED
     return 0
 
 

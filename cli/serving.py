@@ -62,7 +62,7 @@ def _with_shared_cores(options: ServeOptions, folder: Path) -> ServeOptions:
 
 def _supervise(options: ServeOptions, facts: ModelFacts) -> int:
     programs = plan_fleet(options)
-    console = Console(tuple(program.name for program in programs))
+    console = Console(tuple(program.name for program in programs), log_format=options.telemetry.log_format)
     console.say(f"starting {options.model_name} ({facts.architecture}): {', '.join(p.name for p in programs)}")
 
     async def supervise() -> int:

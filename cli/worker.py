@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli.loop import run_until_signal
@@ -14,7 +14,7 @@ from decode import DecodeServicer
 from decode.servicer import DecodeTier
 from halfmoon.config import DEADLINES, PAGE_SIZE
 from halfmoon.rpc import GrpcServer, RegistrationAgent, WorkerReport
-from halfmoon.telemetry import Metrics, serve_metrics
+from halfmoon.telemetry import Metrics, TelemetrySettings, serve_metrics
 from halfmoon.tier import Gate, WorkerState, post_to
 from halfmoon.v1 import decode_pb2_grpc, prefill_pb2_grpc, router_pb2
 from halfmoon.wire import geometry_to_pb
@@ -57,6 +57,8 @@ class WorkerConfig:
     metrics_port: int | None = None
     drain_seconds: float = DEADLINES.drain
     transports: tuple[str, ...] = ("shm", "tcp")
+    served_model_name: str | None = None
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     core_share: tuple[int, int, Path] | None = None
     """(index, workers, file) of `halfmoon.cores`."""
 
@@ -69,7 +71,7 @@ def run_worker(config: WorkerConfig) -> int:
         nonlocal failed
         failed = not await Worker(config).run(stopping)
 
-    status = run_until_signal(config.worker_id or config.role, run)
+    status = run_until_signal(config.role, run, config.telemetry, name=config.worker_id)
     return 1 if failed else status
 
 
@@ -81,6 +83,8 @@ class Worker:
         self._id = config.worker_id or f"{config.role}-{socket.gethostname()}-{secrets.token_hex(3)}"
         self._incarnation = secrets.randbits(64) | 1
         self._metrics = Metrics(config.role)
+        if config.telemetry.metrics_names == "vllm":
+            self._metrics.show_vllm_names(lambda: config.served_model_name or config.model.name)
 
     async def run(self, stopping: asyncio.Event) -> bool:
         """Loads, serves, drains. False when the engine or the data plane failed."""
@@ -130,6 +134,7 @@ class Worker:
             host=self._config.host,
             advertised_host=_advertised(self._config.host),
             transports=self._config.transports,
+            telemetry=self._config.telemetry,
             pull_reserve=min(_PULL_RESERVE, blocks // 2) if self._config.role == "both" else 0,
         )
 

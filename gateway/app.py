@@ -27,6 +27,8 @@ def create_app(
     """
     running = running or Running(config.max_running)
     instruments = GatewayMetrics(metrics, running=lambda: running.count, streams_open=lambda: client.streams_open)
+    if config.vllm_names:
+        metrics.show_vllm_names(lambda: client.model)
     app = FastAPI(title="Halfmoon", openapi_url=None, redirect_slashes=False)
     _add_routes(app, Services(config, client, instruments, running))
     app.add_exception_handler(HTTPException, _no_such_route)

@@ -22,7 +22,8 @@ T = TypeVar("T")
 class RouterClient:
     """Calls the routers in turn; one that is unavailable before it has answered anything is passed over.
 
-    Owns its channels: `close` it. Every method raises the HalfmoonError that the router reports.
+    Owns its channels: `close` it. Every method raises the HalfmoonError that the router reports. `model` is the name of
+    the served model, empty until `list_models` has told it.
     """
 
     def __init__(self, addresses: Sequence[str], *, control_seconds: float) -> None:
@@ -31,6 +32,7 @@ class RouterClient:
         self._turn = itertools.count()
         self._control_seconds = control_seconds
         self.streams_open = 0
+        self.model = ""
 
     async def generate(
         self, request: router_pb2.GenerateRequest, seconds: float
@@ -77,7 +79,9 @@ class RouterClient:
     async def list_models(self) -> router_pb2.ListModelsResponse:
         """The models served."""
         request = router_pb2.ListModelsRequest()
-        return await self._unary(lambda stub: stub.ListModels(request, timeout=self._control_seconds))
+        listed = await self._unary(lambda stub: stub.ListModels(request, timeout=self._control_seconds))
+        self.model = listed.models[0].name if listed.models else self.model
+        return listed
 
     async def close(self) -> None:
         """Ends all calls and closes the channels."""

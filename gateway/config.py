@@ -13,7 +13,8 @@ class GatewayConfig:
 
     `routers` are `host:port` addresses that are used in turn. `port` 0 takes a free one. `api_key` None leaves the API
     open. `max_running` bounds the API requests under way, `prompts_at_once` the prompts of one list that the router
-    holds at the same time. `write_seconds` is how long a client may leave its stream unread.
+    holds at the same time. `write_seconds` is how long a client may leave its stream unread. `vllm_names`
+    shows metrics under vLLM's names too.
     """
 
     routers: tuple[str, ...]
@@ -28,6 +29,7 @@ class GatewayConfig:
     max_body_bytes: int = 32 << 20
     max_running: int = 2048
     prompts_at_once: int = 64
+    vllm_names: bool = False
 
     def __post_init__(self) -> None:
         """Checks what a flag may get wrong."""

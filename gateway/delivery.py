@@ -44,8 +44,9 @@ class GenerationResponse(Response, Generic[ChunkT]):
         call = self._answer.call
         config = self._services.config
         fanout = Fanout(self._services.client, call.requests, seconds=call.timeout, at_once=config.prompts_at_once)
-        run = _Run(self._answer, record, Pace(self._services.metrics, record.started))
-        with self._services.running.generating(fanout), renamed_params(self._answer.param_names):
+        pace = Pace(self._services.metrics, record.started)
+        run = _Run(self._answer, record, pace)
+        with pace, self._services.running.generating(fanout), renamed_params(self._answer.param_names):
             async with fanout:
                 if not call.stream:
                     return await run.whole(fanout)

@@ -11,12 +11,19 @@ class GatewayMetrics:
 
     def __init__(self, metrics: Metrics, *, running: Callable[[], int], streams_open: Callable[[], int]) -> None:
         self.render = metrics.render
+        self.waiting = 0
+        self.generating = 0
         self._requests = metrics.counter("halfmoon_gateway_requests", "HTTP requests ended, by route and status")
         self._tokens = metrics.counter("halfmoon_gateway_tokens", "Tokens of requests that succeeded, by kind")
+        self._choices = metrics.counter("halfmoon_gateway_choices", "Choices ended, by finish reason")
         self._seconds = metrics.histogram("halfmoon_gateway_request_seconds", "From request to the end of its answer")
-        self._first = metrics.histogram("halfmoon_gateway_ttft_seconds", "From request to the first token")
-        self._between = metrics.histogram("halfmoon_gateway_itl_seconds", "Between tokens of one choice")
+        self._first = metrics.histogram("halfmoon_gateway_ttft_seconds", "From request to the first token").series()
+        self._between = metrics.histogram("halfmoon_gateway_itl_seconds", "Between tokens of one choice").series()
         metrics.gauge("halfmoon_gateway_requests_running", "API requests under way", running)
+        metrics.gauge(
+            "halfmoon_gateway_requests_waiting", "Generations without a first token yet", lambda: self.waiting
+        )
+        metrics.gauge("halfmoon_gateway_requests_generating", "Generations past it", lambda: self.generating)
         metrics.gauge("halfmoon_gateway_streams_open", "Generate calls open to routers", streams_open)
 
     def ended(self, record: RequestRecord) -> None:
@@ -27,10 +34,14 @@ class GatewayMetrics:
             self._tokens.add(record.prompt_tokens, kind="prompt")
             self._tokens.add(record.completion_tokens, kind="completion")
 
+    def finished(self, reason: str) -> None:
+        """Counts a choice that has ended."""
+        self._choices.add(1, finish_reason=reason)
+
     def first_token(self, seconds: float) -> None:
         """Records the time to first token."""
         self._first.record(seconds)
 
     def next_tokens(self, seconds: float, count: int) -> None:
         """Records `count` tokens that came together `seconds` after those before: the time for each."""
-        self._between.record(seconds / count)
+        self._between.record(seconds / count, count)

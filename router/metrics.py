@@ -19,9 +19,10 @@ class RouterMetrics:
         self.prompt_tokens = metrics.counter("halfmoon_prompt_tokens", "Prompt tokens of requests that were planned.")
         self.cached_tokens = metrics.counter("halfmoon_cached_tokens", "Prompt tokens found in a prefix cache.")
         self.generated_tokens = metrics.counter("halfmoon_generated_tokens", "Tokens sent to clients.")
-        self.first_token = metrics.histogram("halfmoon_time_to_first_token_seconds", "From arrival to the first token.")
-        self.token_gap = metrics.histogram("halfmoon_inter_token_latency_seconds", "Between tokens of one choice.")
-        self.request = metrics.histogram("halfmoon_request_seconds", "From arrival to the end.")
+        first = metrics.histogram("halfmoon_time_to_first_token_seconds", "From arrival to the first token.")
+        gap = metrics.histogram("halfmoon_inter_token_latency_seconds", "Between tokens of one choice.")
+        whole = metrics.histogram("halfmoon_request_seconds", "From arrival to the end.")
+        self.first_token, self.token_gap, self.request = first.series(), gap.series(), whole.series()
         self.running.add(0)
         self.waiting.add(0)
 

@@ -61,7 +61,8 @@ class RequestRecord:
         """A response goes to the client."""
         if response.HasField("prompt"):
             self._metrics.cached_tokens.add(response.prompt.cached_tokens)
-        if not response.HasField("delta") or not response.delta.token_ids:
+        tokens = len(response.delta.token_ids)
+        if not tokens:
             return
         now = time.monotonic()
         if self._first_token is None:
@@ -71,7 +72,7 @@ class RequestRecord:
             self._metrics.first_token.record(now - self._arrived)
         before = self._last_tokens.get(response.delta.index)
         if before is not None:
-            self._metrics.token_gap.record((now - before) / len(response.delta.token_ids))
+            self._metrics.token_gap.record((now - before) / tokens, tokens)
         self._last_tokens[response.delta.index] = now
 
     @property

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from cli import flags
 from cli.parser import add_command
+from cli.telemetry_flags import add_telemetry, telemetry_settings
 
 if TYPE_CHECKING:
     from cli.parser import Subparsers
@@ -22,6 +23,7 @@ def add_to(subparsers: "Subparsers") -> None:
     flags.add_listen(parser, port=8000)
     flags.add_routers(parser)
     flags.add_api_key(parser.add_argument_group("API"))
+    add_telemetry(parser)
     flags.add_drain(parser)
 
 
@@ -30,11 +32,13 @@ def run(args: Namespace) -> int:
     from cli.loop import run_until_signal
     from gateway import GatewayConfig, run_gateway
 
+    settings = telemetry_settings(args)
     config = GatewayConfig(
         routers=tuple(args.router),
         host=args.host,
         port=args.port,
         api_key=flags.api_key(args),
         drain_seconds=args.drain_seconds,
+        vllm_names=settings.metrics_names == "vllm",
     )
-    return run_until_signal(NAME, lambda stopping: run_gateway(config, stopping=stopping))
+    return run_until_signal(NAME, lambda stopping: run_gateway(config, stopping=stopping), settings)

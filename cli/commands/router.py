@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from cli import flags
 from cli.parser import add_command
+from cli.telemetry_flags import add_telemetry, telemetry_settings
 
 if TYPE_CHECKING:
     from cli.parser import Subparsers
@@ -24,6 +25,7 @@ def add_to(subparsers: "Subparsers") -> None:
     flags.add_served_name(group)
     flags.add_context(group)
     flags.add_split_threshold(parser.add_argument_group("scheduling"))
+    add_telemetry(parser, names=False)
     flags.add_drain(parser)
 
 
@@ -43,4 +45,5 @@ def run(args: Namespace) -> int:
         max_model_len=args.max_model_len,
         policy=PolicySettings(split_threshold=args.split_threshold),
     )
-    return run_until_signal(NAME, lambda stopping: run_router(config, stopping, grace=args.drain_seconds))
+    settings = telemetry_settings(args)
+    return run_until_signal(NAME, lambda stopping: run_router(config, stopping, grace=args.drain_seconds), settings)

@@ -11,6 +11,7 @@ from cli.flags import EngineFlags
 from cli.fleet import ServeOptions
 from cli.parser import add_command
 from cli.preflight.ports import check_free, free_ports
+from cli.telemetry_flags import add_telemetry, telemetry_settings
 from halfmoon.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def add_to(subparsers: "Subparsers") -> None:
     fleet.add_argument("--role", choices=["both"], help="one worker that prefills and decodes, instead of two kinds")
     flags.add_split_threshold(fleet)
     flags.add_engine(parser)
+    add_telemetry(parser)
     flags.add_drain(parser)
     parser.add_argument_group("how it starts").add_argument(
         "--start-seconds",
@@ -72,6 +74,7 @@ def run(args: Namespace) -> int:
         split_threshold=args.split_threshold,
         start_seconds=args.start_seconds,
         drain_seconds=args.drain_seconds,
+        telemetry=telemetry_settings(args),
     )
     from cli.serving import check, serve
 

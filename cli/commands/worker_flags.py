@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from cli import environment, flags
 from cli.flags import EngineFlags
 from cli.parser import add_command
+from cli.telemetry_flags import add_telemetry, telemetry_settings
 
 if TYPE_CHECKING:
     from cli.parser import Subparsers
@@ -27,7 +28,9 @@ def add_worker(subparsers: "Subparsers", role: str, summary: str, *, port: int) 
     fleet.add_argument(
         "--role", choices=[role, "both"], default=role, help="what the worker admits: its own kind of work, or both"
     )
+    flags.add_served_name(fleet)
     flags.add_engine(parser)
+    add_telemetry(parser)
     flags.add_drain(parser)
 
 
@@ -54,6 +57,8 @@ def run(args: Namespace) -> int:
             metrics_port=args.metrics_port,
             drain_seconds=args.drain_seconds,
             transports=engine.transports,
+            served_model_name=args.served_model_name,
+            telemetry=telemetry_settings(args),
             core_share=environment.core_share(),
         )
     )

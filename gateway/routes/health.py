@@ -1,6 +1,7 @@
 """`/livez`, `/readyz`, `/health` and `/metrics`: for probes, without an API key."""
 
 import asyncio
+from contextlib import suppress
 
 from fastapi import Response
 
@@ -29,7 +30,10 @@ class HealthRoutes:
         return json_response(Health(obstacle), status=503, headers={"Retry-After": "1"})
 
     async def metrics(self) -> Response:
-        """Metrics in Prometheus' text format."""
+        """Metrics in Prometheus' text format. vLLM's names carry the model's, which is asked for once."""
+        if self._services.config.vllm_names and not self._services.client.model:
+            with suppress(HalfmoonError):
+                await self._services.client.list_models()
         body = await asyncio.to_thread(self._services.metrics.render)
         return Response(body, media_type=CONTENT_TYPE)
 

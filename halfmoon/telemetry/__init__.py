@@ -1,7 +1,8 @@
 """Metrics, traces and logs, the same in every program."""
 
+from halfmoon.telemetry.histogram import Histogram, Series
 from halfmoon.telemetry.logs import FieldLogger, setup_logging
-from halfmoon.telemetry.metrics import Counter, Histogram, Metrics, Reading, UpDown
+from halfmoon.telemetry.metrics import Counter, Metrics, Reading, UpDown
 from halfmoon.telemetry.phases import Phases
 from halfmoon.telemetry.program import telemetry
 from halfmoon.telemetry.server import MetricsServer, serve_metrics
@@ -18,6 +19,7 @@ __all__ = [
     "OpenSpan",
     "Phases",
     "Reading",
+    "Series",
     "TelemetrySettings",
     "Tracing",
     "UpDown",

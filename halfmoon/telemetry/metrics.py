@@ -10,6 +10,8 @@ from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, generate_latest
 
 from halfmoon.errors import InternalError
+from halfmoon.telemetry.histogram import Histogram
+from halfmoon.telemetry.vllm_names import VllmNames
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -44,17 +46,6 @@ class UpDown:
         self._instrument.add(amount, labels)
 
 
-class Histogram:
-    """Counts values in buckets."""
-
-    def __init__(self, instrument: otel.Histogram) -> None:
-        self._instrument = instrument
-
-    def record(self, value: float, **labels: str) -> None:
-        """Counts one value, in the histogram's unit."""
-        self._instrument.record(value, labels)
-
-
 class Metrics:
     """The metrics of one program. Instances share nothing, so many can live in one process.
 
@@ -72,6 +63,7 @@ class Metrics:
             exemplar_filter=AlwaysOffExemplarFilter(),
         )
         self._meter = self._provider.get_meter("halfmoon")
+        self._aliases: CollectorRegistry | None = None
         self._names: set[str] = set()
         self._rendering = threading.Lock()
 
@@ -85,10 +77,9 @@ class Metrics:
 
     def histogram(self, name: str, description: str, buckets: Sequence[float] = LATENCY_BUCKETS) -> Histogram:
         """A histogram with the upper bounds of its buckets, ascending, without infinity."""
-        instrument = self._meter.create_histogram(
-            self._claim(name), description=description, explicit_bucket_boundaries_advisory=list(buckets)
-        )
-        return Histogram(instrument)
+        histogram = Histogram(self._claim(name), description, buckets)
+        self._registry.register(histogram)
+        return histogram
 
     def gauge(self, name: str, description: str, callback: Callable[[], float | Iterable[Reading]]) -> None:
         """A value that is asked for when metrics are read: a number, or readings with labels.
@@ -102,10 +93,16 @@ class Metrics:
         """A counter that is kept elsewhere: like a gauge, but its value only ever grows."""
         self._meter.create_observable_counter(self._claim(name), [_observer(callback)], description=description)
 
+    def show_vllm_names(self, model: Callable[[], str]) -> None:
+        """Shows what is known here under vLLM's names too, once `model()` gives the served model's name."""
+        self._aliases = CollectorRegistry()
+        self._aliases.register(VllmNames(self._registry.collect, model))
+
     def render(self) -> bytes:
         """All metrics in Prometheus' text format (`CONTENT_TYPE`)."""
         with self._rendering:
-            return generate_latest(self._registry)
+            own = generate_latest(self._registry)
+            return own if self._aliases is None else own + generate_latest(self._aliases)
 
     def close(self) -> None:
         """Ends recording."""
