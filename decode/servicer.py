@@ -88,7 +88,7 @@ async def _generate(
     moving: asyncio.Task[None] | None = None
     if request.task is Task.ATTACH:
         moving = asyncio.create_task(_ending_on_error(tier, request.request_id, keep_lease(handle)))
-    trace.enter("queue")
+    trace.enter("decode queue")
     tier.engine.submit(request, events.put)
     try:
         async for event in events:

@@ -85,7 +85,7 @@ async def _run_alone(
     del seconds  # the gRPC deadline cancels the call
     outcome = _Outcome()
     events = EventStream[Event]()
-    trace.enter("queue")
+    trace.enter("prefill queue")
     tier.engine.submit(request, events.put)
     try:
         async for event in events:
@@ -109,7 +109,7 @@ async def _run_published(
     outcome = _Outcome()
     events = EventStream[Event]()
     sealed = False
-    trace.enter("queue")
+    trace.enter("prefill queue")
     tier.engine.submit(request, events.put)
     try:
         async for event in events:

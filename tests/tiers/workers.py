@@ -14,6 +14,7 @@ from halfmoon.engine.core import EngineCore
 from halfmoon.engine.engine import Engine
 from halfmoon.rpc import GrpcServer, open_channel
 from halfmoon.runner.runner import Runner
+from halfmoon.telemetry import TelemetrySettings
 from halfmoon.tier import Gate, WorkerState, post_to
 from halfmoon.v1 import (
     common_pb2,
@@ -31,6 +32,8 @@ from tests.engine.small import END_ID, SALT
 FINGERPRINT = "f" * 32
 VOCABULARY = 300
 
+_NO_TELEMETRY = TelemetrySettings()
+
 
 @dataclass(slots=True)
 class TestWorker:
@@ -44,6 +47,7 @@ class TestWorker:
     gate: Gate
     prefill: "prefill_pb2_grpc.PrefillAsyncStub"
     decode: "decode_pb2_grpc.DecodeAsyncStub"
+    address: str
 
     async def assert_at_rest(self, seconds: float = 5.0) -> None:
         """Fails unless everything is given back within so many seconds."""
@@ -69,7 +73,13 @@ class TestWorker:
 
 @asynccontextmanager
 async def worker(
-    runner: Runner, *, role: str = "both", pages: int | None = None, lease_seconds: float = 30.0, host_blocks: int = 64
+    runner: Runner,
+    *,
+    role: str = "both",
+    pages: int | None = None,
+    lease_seconds: float = 30.0,
+    host_blocks: int = 64,
+    telemetry: TelemetrySettings = _NO_TELEMETRY,
 ) -> AsyncIterator[TestWorker]:
     """A worker with its own engine and data plane; ends with everything at rest."""
     geometry = runner.config.geometry
@@ -83,6 +93,7 @@ async def worker(
         geometry=geometry,
         host_blocks=host_blocks,
         lease_seconds=lease_seconds,
+        telemetry=telemetry,
     )
     plane = await DataPlane.start(spec)
     server = GrpcServer()
@@ -94,8 +105,9 @@ async def worker(
     engine.start()
     await server.start()
     gate.state = WorkerState.READY
+    address = f"127.0.0.1:{server.port}"
     try:
-        async with open_channel(f"127.0.0.1:{server.port}") as channel:
+        async with open_channel(address) as channel:
             yield TestWorker(
                 engine,
                 core,
@@ -103,6 +115,7 @@ async def worker(
                 gate,
                 prefill_pb2_grpc.PrefillStub(channel),
                 decode_pb2_grpc.DecodeStub(channel),
+                address,
             )
     finally:
         await server.stop(0)
