@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 LOCKED := pyproject.toml constraints.txt
-SOURCES := halfmoon kvtransfer prefill decode router gateway cli tests
+SOURCES := halfmoon kvtransfer prefill decode router gateway bench cli tests
 
 .PHONY: help serve test test-all lint format protos protos-check lock clean
 

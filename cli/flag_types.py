@@ -2,9 +2,14 @@
 
 import re
 from argparse import ArgumentTypeError
+from collections.abc import Callable
+from math import inf
+from typing import TypeVar
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", re.IGNORECASE)
+
+Value = TypeVar("Value")
 
 SMALLEST_PAGE, LARGEST_PAGE = 8, 512
 """Bounds of --page-size, in tokens."""
@@ -43,6 +48,30 @@ def seconds(text: str) -> float:
     if not 0 <= value < 1e9:
         raise ArgumentTypeError(f"{text!r} is not a time in seconds")
     return value
+
+
+def factor(text: str) -> float:
+    """A finite number greater than 0."""
+    value = not_negative(text)
+    if value == 0:
+        raise ArgumentTypeError(f"{text!r} is not greater than 0")
+    return value
+
+
+def not_negative(text: str) -> float:
+    """A finite number from 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 <= value < inf:
+        raise ArgumentTypeError(f"{text!r} is not a finite number from 0")
+    return value
+
+
+def several(one: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
+    """Values of one type, separated by commas."""
+    return lambda text: tuple(one(part.strip()) for part in text.split(","))
 
 
 def byte_size(text: str) -> int:

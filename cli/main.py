@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from cli import environment
-from cli.commands import decode, gateway, models, prefill, router, serve
+from cli.commands import bench, decode, gateway, models, prefill, router, serve
 from cli.parent_death import end_with_parent
 from cli.parser import HelpPage, Parser
 from halfmoon.errors import HalfmoonError
@@ -26,7 +26,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"halfmoon {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
-    for command in (serve, gateway, router, prefill, decode, models):
+    for command in (serve, gateway, router, prefill, decode, models, bench):
         command.add_to(subparsers)
     return parser
 

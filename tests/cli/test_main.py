@@ -4,7 +4,7 @@ import pytest
 
 from cli.main import main
 
-COMMANDS = ["serve", "gateway", "router", "prefill", "decode", "models"]
+COMMANDS = ["serve", "gateway", "router", "prefill", "decode", "models", "bench"]
 
 
 def page(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -36,7 +36,7 @@ def test_every_command_has_a_page_with_examples(command: str, capsys: pytest.Cap
     assert f"examples:\n  halfmoon {command}" in text.replace("HALFMOON_API_KEY=secret ", "")
 
 
-@pytest.mark.parametrize("command", COMMANDS[:-1])
+@pytest.mark.parametrize("command", COMMANDS[:-2])
 def test_pages_show_defaults(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = page(capsys, command)
     assert "(default: 127.0.0.1)" in text
