@@ -30,4 +30,10 @@ class ModelRoutes:
 
 
 def _model(info: ModelInfo) -> Model:
-    return Model(id=info.name, created=info.created, max_model_len=info.max_model_len)
+    return Model(
+        id=info.name,
+        created=info.created,
+        max_model_len=info.max_model_len,
+        vocab_size=info.vocab_size,
+        fingerprint=info.fingerprint,
+    )

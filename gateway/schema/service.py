@@ -4,13 +4,18 @@ import msgspec
 
 
 class Model(msgspec.Struct, kw_only=True):
-    """A model that is served; `max_model_len` is its context in tokens, `created` is in seconds since 1970."""
+    """A model that is served; `max_model_len` is its context in tokens, `created` is in seconds since 1970.
+
+    `vocab_size` is the number of token ids, `fingerprint` that of model and weights.
+    """
 
     id: str
     object: str = "model"
     created: int
     owned_by: str = "halfmoon"
     max_model_len: int
+    vocab_size: int
+    fingerprint: str
 
 
 class ModelList(msgspec.Struct, kw_only=True):

@@ -64,7 +64,14 @@ class FakeRouter(router_pb2_grpc.RouterServicer):
     async def ListModels(  # noqa: N802
         self, request: pb.ListModelsRequest, context: object
     ) -> pb.ListModelsResponse:
-        model = pb.ModelInfo(name=MODEL, max_model_len=128, created=1_700_000_000, ready=self.ready)
+        model = pb.ModelInfo(
+            name=MODEL,
+            max_model_len=128,
+            created=1_700_000_000,
+            ready=self.ready,
+            fingerprint="f00d",
+            vocab_size=300,
+        )
         return pb.ListModelsResponse(models=[model])
 
 

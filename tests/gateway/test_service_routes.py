@@ -14,6 +14,8 @@ MODEL = {
     "created": 1_700_000_000,
     "owned_by": "halfmoon",
     "max_model_len": 128,
+    "vocab_size": 300,
+    "fingerprint": "f00d",
 }
 
 
