@@ -11,20 +11,25 @@ from halfmoon.errors import ModelError
 class Architecture:
     """One member of the Llama family.
 
-    `name` is Hugging Face's class, `model_type` its config's key and also GGUF's `general.architecture`. Its attention
-    may have norms on q, k; with `qkv_bias` it has biases on q, k, v and no others, else the config's `attention_bias`
-    switches those on q, k, v and the output. `interleaved_in_gguf`: GGUF files store the rows of q and k in pairs.
+    `name` is Hugging Face's class, `model_type` its config's key and also GGUF's `general.architecture`, unless
+    `in_gguf` is false: GGUF files then name another member with the same arithmetic. Its attention may have norms on
+    q, k; with `qkv_bias` it has biases on q, k, v and no others, else the config's `attention_bias` switches those on
+    q, k, v and the output. `slides`: the config may limit attention to a window. `interleaved_in_gguf`: GGUF files
+    store the rows of q and k in pairs.
     """
 
     name: str
     model_type: str
     qkv_bias: bool = False
     qk_norm: bool = False
+    slides: bool = False
+    in_gguf: bool = True
     interleaved_in_gguf: bool = False
 
 
 ARCHITECTURES = (
     Architecture("LlamaForCausalLM", "llama", interleaved_in_gguf=True),
+    Architecture("MistralForCausalLM", "mistral", slides=True, in_gguf=False),
     Architecture("Qwen2ForCausalLM", "qwen2", qkv_bias=True),
     Architecture("Qwen3ForCausalLM", "qwen3", qk_norm=True),
 )
@@ -49,7 +54,7 @@ def attention_biases(config: Mapping[str, Any]) -> tuple[bool, bool]:
 def architecture_of_gguf(name: str) -> Architecture:
     """The architecture that a GGUF file's `general.architecture` names. Raises ModelError that names any other one."""
     for architecture in ARCHITECTURES:
-        if name == architecture.model_type:
+        if architecture.in_gguf and name == architecture.model_type:
             return architecture
     raise _unsupported(name)
 

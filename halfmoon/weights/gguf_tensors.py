@@ -13,7 +13,18 @@ from halfmoon.errors import ModelError
 from halfmoon.weights.gguf_header import GgufTensor
 
 _PLAIN = {Type.F32: np.dtype(np.float32), Type.F16: np.dtype(np.float16), Type.BF16: np.dtype(ml_dtypes.bfloat16)}
-_QUANTISED = (Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q4_K, Type.Q6_K)
+_QUANTISED = (
+    Type.Q4_0,
+    Type.Q4_1,
+    Type.Q5_0,
+    Type.Q5_1,
+    Type.Q8_0,
+    Type.Q2_K,
+    Type.Q3_K,
+    Type.Q4_K,
+    Type.Q5_K,
+    Type.Q6_K,
+)
 _PIECE_BYTES = 4 << 20
 
 

@@ -8,7 +8,7 @@ of Halfmoon's own code: it is what that code is judged by.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
@@ -40,7 +40,18 @@ class Spec:
     qkv_bias: bool = False
     qk_norm: bool = False
     output_bias: bool = False
+    rope_scaling: Mapping[str, object] = field(default_factory=dict)
+    slides: bool = False
 
+
+LLAMA3_SCALING = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+LINEAR_SCALING = {"rope_type": "linear", "factor": 4.0}
 
 SPECS: Mapping[str, Spec] = {
     "llama": Spec("LlamaForCausalLM", "llama", 64, 96, 2, 4, 2, 16, 500_000.0, 1e-5, tied=False),
@@ -50,6 +61,13 @@ SPECS: Mapping[str, Spec] = {
     "qwen3": Spec("Qwen3ForCausalLM", "qwen3", 48, 96, 3, 4, 2, 24, 1e6, 1e-6, tied=True, qk_norm=True),
     "llama_bias": Spec(
         "LlamaForCausalLM", "llama", 64, 80, 2, 4, 4, 16, 10_000.0, 1e-5, tied=True, qkv_bias=True, output_bias=True
+    ),
+    "mistral": Spec("MistralForCausalLM", "mistral", 64, 96, 2, 4, 2, 32, 1e6, 1e-5, tied=False, slides=True),
+    "llama3": Spec(
+        "LlamaForCausalLM", "llama", 64, 96, 2, 4, 2, 32, 500_000.0, 1e-5, tied=True, rope_scaling=LLAMA3_SCALING
+    ),
+    "llama_linear": Spec(
+        "LlamaForCausalLM", "llama", 64, 80, 2, 4, 2, 16, 10_000.0, 1e-6, tied=True, rope_scaling=LINEAR_SCALING
     ),
 }
 FAMILIES: tuple[str, ...] = tuple(SPECS)
@@ -98,6 +116,8 @@ def hf_config(family: str) -> dict[str, object]:
         "eos_token_id": 2,
         "torch_dtype": "float32",
         **({"attention_bias": True} if spec.output_bias else {}),
+        **({"rope_scaling": dict(spec.rope_scaling)} if spec.rope_scaling else {}),
+        **({"sliding_window": None} if spec.slides else {}),
     }
 
 

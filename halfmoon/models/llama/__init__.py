@@ -1,4 +1,4 @@
-"""The Llama family: Llama, SmolLM, TinyLlama, Qwen2 (biases on q, k, v) and Qwen3 (norms on q and k)."""
+"""The Llama family: Llama, SmolLM, TinyLlama, Mistral, Qwen2 (biases on q, k, v) and Qwen3 (norms on q and k)."""
 
 from halfmoon.models.llama.config import LlamaConfig
 from halfmoon.models.llama.modeling import Llama

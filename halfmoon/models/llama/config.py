@@ -7,6 +7,10 @@ from typing import Any, Self
 from halfmoon.config import PageGeometry
 from halfmoon.errors import ModelError
 from halfmoon.weights.architectures import architecture_of, attention_biases
+from halfmoon.weights.rope_scaling import RopeScaling, rope_scaling
+
+_MISTRAL_WINDOW = 4096
+"""What a Mistral config that does not mention its window means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +31,14 @@ class LlamaConfig:
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: bool = False
+    rope_scaling: RopeScaling | None = None
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any]) -> Self:
         """From a Hugging Face `config.json`. Raises ModelError for what this family does not compute."""
         architecture = architecture_of(config)
         _refuse_unsupported(config)
+        _refuse_sliding_window(config)
         qkv_bias, output_bias = attention_biases(config)
         heads = int(config["num_attention_heads"])
         rope = config.get("rope_parameters") or {}
@@ -51,6 +57,7 @@ class LlamaConfig:
             qkv_bias=qkv_bias,
             output_bias=output_bias,
             qk_norm=architecture.qk_norm,
+            rope_scaling=rope_scaling(config),
         )
 
     def geometry(self, page_size: int, dtype: str) -> PageGeometry:
@@ -59,14 +66,22 @@ class LlamaConfig:
 
 
 def _refuse_unsupported(config: Mapping[str, Any]) -> None:
-    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind != "default":
-        raise ModelError(f"RoPE scaling of type {kind!r} is not supported; supported: default")
     activation = config.get("hidden_act", "silu")
     if activation != "silu":
         raise ModelError(f"activation {activation!r} is not supported; supported: silu")
-    if config.get("use_sliding_window"):
-        raise ModelError("sliding-window attention is not supported: this model sets use_sliding_window")
     if config.get("mlp_bias"):
         raise ModelError("biases in the MLP are not supported: this model sets mlp_bias")
+
+
+def _refuse_sliding_window(config: Mapping[str, Any]) -> None:
+    """A window as long as the context hides nothing and is accepted."""
+    if config.get("use_sliding_window"):
+        raise ModelError("sliding-window attention is not supported: this model sets use_sliding_window")
+    if not architecture_of(config).slides:
+        return
+    window, context = config.get("sliding_window", _MISTRAL_WINDOW), int(config["max_position_embeddings"])
+    if window is not None and int(window) < context:
+        raise ModelError(
+            f"sliding-window attention is not supported: this model sees {window} of its {context} tokens at once; "
+            "use a model whose config has sliding_window null"
+        )

@@ -6,6 +6,7 @@ writes the new keys and values and reads the cached ones.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,10 @@ import numpy as np
 from flax import nnx
 from jax import Array
 from jax.typing import DTypeLike
+from numpy.typing import NDArray
 
 from halfmoon.models.llama.config import LlamaConfig
+from halfmoon.weights.rope_scaling import rope_frequencies
 
 Attend = Callable[[int, Array, Array, Array], Array]
 """(layer, q [heads, head_dim, T], k [kv_heads, head_dim, T], v likewise) -> [heads, head_dim, T]."""
@@ -45,11 +48,20 @@ class RMSNorm(nnx.Module):
         return (x32 * scale).astype(x.dtype) * self.weight[...][:, None]
 
 
-def rope(x: Array, positions: Array, theta: float) -> Array:
+@lru_cache(maxsize=8)
+def inverse_frequencies(config: LlamaConfig) -> NDArray[np.float32]:
+    """Radians a position of each rotated pair [head_dim / 2], scaled as the config says; computed in float64."""
+    half = config.head_dim // 2
+    frequencies = rope_frequencies(config.rope_theta, half)
+    if config.rope_scaling is not None:
+        frequencies = frequencies / config.rope_scaling.divisors(config.rope_theta, half)
+    return frequencies.astype(np.float32)
+
+
+def rope(x: Array, positions: Array, frequencies: NDArray[np.float32]) -> Array:
     """Rotary embedding of x [heads, head_dim, T] at positions [T]; halves rotated as in Hugging Face's models."""
     half = x.shape[-2] // 2
-    frequency = (theta ** (-np.arange(half, dtype=np.float64) / half)).astype(np.float32)
-    angle = frequency[:, None] * positions[None, :].astype(jnp.float32)  # [half, T]
+    angle = frequencies[:, None] * positions[None, :].astype(jnp.float32)  # [half, T]
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     first, second = x[:, :half].astype(jnp.float32), x[:, half:].astype(jnp.float32)
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=1).astype(x.dtype)
@@ -75,7 +87,8 @@ class Attention(nnx.Module):
         v = self.v_proj(x).reshape(config.kv_heads, config.head_dim, tokens)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        q, k = rope(q, positions, config.rope_theta), rope(k, positions, config.rope_theta)
+        frequencies = inverse_frequencies(config)
+        q, k = rope(q, positions, frequencies), rope(k, positions, frequencies)
         return self.o_proj(attend(layer, q, k, v).reshape(-1, tokens))
 
 
