@@ -70,10 +70,14 @@ class PlaneWatch:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
+    async def refresh(self) -> None:
+        """Asks now."""
+        self._last = await self._plane.stats()
+
     async def _poll(self) -> None:
         while True:
             try:
-                self._last = await self._plane.stats()
+                await self.refresh()
             except HalfmoonError as error:
                 _log.warning("the data plane does not answer", extra={"error": error})
             await asyncio.sleep(_POLL_SECONDS)

@@ -28,8 +28,9 @@ class GatewayMetrics:
 
     def ended(self, record: RequestRecord) -> None:
         """Counts a request that has ended."""
-        self._requests.add(1, route=record.route, status=str(record.status))
-        self._seconds.record(record.seconds, route=record.route)
+        labels = {"route": record.route, "status": str(record.status)}
+        self._requests.add(1, **labels)
+        self._seconds.record(record.seconds, **labels)
         if record.prompt_tokens is not None and record.completion_tokens is not None:
             self._tokens.add(record.prompt_tokens, kind="prompt")
             self._tokens.add(record.completion_tokens, kind="completion")

@@ -110,10 +110,10 @@ class RouterProgram:
 
     def _add_gauges(self, metrics: RouterMetrics, fleet: Fleet, server: GrpcServer, dispatcher: Dispatcher) -> None:
         metrics.watch_fleet(fleet)
-        metrics.watch("halfmoon_requests_held", "Requests held.", lambda: len(dispatcher))
-        metrics.watch("halfmoon_calls_active", "Calls to this router under way.", lambda: server.active_calls)
-        metrics.watch("halfmoon_worker_streams_open", "Streams from workers.", lambda: self._links.open_streams)
-        metrics.watch("halfmoon_background_tasks", "Releases and the like under way.", lambda: len(self._tasks))
+        metrics.watch("halfmoon_router_requests_held", "Requests held.", lambda: len(dispatcher))
+        metrics.watch("halfmoon_router_calls_active", "Calls to this router under way.", lambda: server.active_calls)
+        metrics.watch("halfmoon_router_streams_open", "Streams from workers.", lambda: self._links.open_streams)
+        metrics.watch("halfmoon_router_background_tasks", "Releases and the like under way.", lambda: len(self._tasks))
 
     def _dropped(self, worker: Worker, reason: str) -> None:
         level = logging.INFO if reason == STOPPED else logging.WARNING

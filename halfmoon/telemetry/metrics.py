@@ -64,20 +64,20 @@ class Metrics:
         )
         self._meter = self._provider.get_meter("halfmoon")
         self._aliases: CollectorRegistry | None = None
-        self._names: set[str] = set()
+        self._kinds: dict[str, str] = {}
         self._rendering = threading.Lock()
 
     def counter(self, name: str, description: str) -> Counter:
         """A counter; it shows from its first `add` (which may add 0)."""
-        return Counter(self._meter.create_counter(self._claim(name), description=description))
+        return Counter(self._meter.create_counter(self._claim(name, "counter"), description=description))
 
     def up_down(self, name: str, description: str) -> UpDown:
         """A sum of things under way; it shows from its first `add`."""
-        return UpDown(self._meter.create_up_down_counter(self._claim(name), description=description))
+        return UpDown(self._meter.create_up_down_counter(self._claim(name, "gauge"), description=description))
 
     def histogram(self, name: str, description: str, buckets: Sequence[float] = LATENCY_BUCKETS) -> Histogram:
         """A histogram with the upper bounds of its buckets, ascending, without infinity."""
-        histogram = Histogram(self._claim(name), description, buckets)
+        histogram = Histogram(self._claim(name, "histogram"), description, buckets)
         self._registry.register(histogram)
         return histogram
 
@@ -87,11 +87,18 @@ class Metrics:
         `callback` runs on the reading thread and must neither block nor raise.
         """
 
-        self._meter.create_observable_gauge(self._claim(name), [_observer(callback)], description=description)
+        claimed = self._claim(name, "gauge")
+        self._meter.create_observable_gauge(claimed, [_observer(callback)], description=description)
 
     def counted(self, name: str, description: str, callback: Callable[[], float | Iterable[Reading]]) -> None:
         """A counter that is kept elsewhere: like a gauge, but its value only ever grows."""
-        self._meter.create_observable_counter(self._claim(name), [_observer(callback)], description=description)
+        claimed = self._claim(name, "counter")
+        self._meter.create_observable_counter(claimed, [_observer(callback)], description=description)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The metrics by their names as shown: "counter", "gauge" or "histogram"."""
+        return {f"{name}_total" if kind == "counter" else name: kind for name, kind in self._kinds.items()}
 
     def show_vllm_names(self, model: Callable[[], str]) -> None:
         """Shows what is known here under vLLM's names too, once `model()` gives the served model's name."""
@@ -108,12 +115,12 @@ class Metrics:
         """Ends recording."""
         self._provider.shutdown()
 
-    def _claim(self, name: str) -> str:
+    def _claim(self, name: str, kind: str) -> str:
         if not name.startswith(PREFIX):
             raise InternalError(f"metric {name} does not begin with {PREFIX}")
-        if name in self._names:
+        if name in self._kinds:
             raise InternalError(f"metric {name} is made twice")
-        self._names.add(name)
+        self._kinds[name] = kind
         return name
 
 

@@ -55,7 +55,7 @@ class Alias:
         return tuple({"model_name": model, "engine": "0", **kept}.items())
 
 
-_GENERATION = {"route": ("/v1/completions", "/v1/chat/completions")}
+_GENERATION = {"route": ("/v1/completions", "/v1/chat/completions"), "status": ("200",)}
 _PAGES = (("halfmoon_worker_pages_used",), "halfmoon_worker_pages_total")
 _CACHED = "halfmoon_worker_prompt_tokens_cached"
 _GAPS = ("halfmoon_gateway_itl_seconds",)
@@ -70,7 +70,7 @@ ALIASES = (
     Alias(
         "vllm:e2e_request_latency_seconds",
         "histogram",
-        "Whole requests",
+        "Whole requests that succeeded",
         ("halfmoon_gateway_request_seconds",),
         where=_GENERATION,
     ),

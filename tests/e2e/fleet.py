@@ -30,9 +30,9 @@ AT_REST = (
     "halfmoon_kv_handles_open",
     "halfmoon_kv_leases_active",
     "halfmoon_kv_transfers_active",
-    "halfmoon_requests_running",
-    "halfmoon_requests_waiting",
-    "halfmoon_requests_held",
+    "halfmoon_router_requests_running",
+    "halfmoon_router_requests_waiting",
+    "halfmoon_router_requests_held",
 )
 """Gauges that are zero when nothing is under way."""
 

@@ -26,12 +26,12 @@ LONG_PROMPT = "a prompt that is long enough to be worth splitting, as it has man
 SHORT_PROMPT = "short"
 
 _ZERO_AT_REST = (
-    "halfmoon_requests_running",
-    "halfmoon_requests_waiting",
-    "halfmoon_requests_held",
-    "halfmoon_calls_active",
-    "halfmoon_worker_streams_open",
-    "halfmoon_background_tasks",
+    "halfmoon_router_requests_running",
+    "halfmoon_router_requests_waiting",
+    "halfmoon_router_requests_held",
+    "halfmoon_router_calls_active",
+    "halfmoon_router_streams_open",
+    "halfmoon_router_background_tasks",
 )
 
 

@@ -131,7 +131,7 @@ async def test_cancelling_reaches_every_tier(workers: tuple[str, ...]) -> None:
         call.cancel()
         await cluster.at_rest()
         assert cluster.workers[workers[-1]].cancelled == 1
-        assert cluster.metric('halfmoon_requests_total{outcome="cancelled"}') == 1
+        assert cluster.metric('halfmoon_router_requests_total{outcome="cancelled"}') == 1
 
 
 async def test_cancelling_during_prefill_releases_the_handle_and_ends_both_tiers() -> None:
@@ -197,8 +197,8 @@ async def test_many_at_once_are_spread_and_each_gets_its_own_answer() -> None:
             assert sum(counts) == 60
             assert min(counts) >= 20
         await cluster.at_rest()
-        assert cluster.metric('halfmoon_requests_total{outcome="ok"}') == 60
-        assert cluster.metric("halfmoon_generated_tokens_total") == 60 * 2 * 13
+        assert cluster.metric('halfmoon_router_requests_total{outcome="ok"}') == 60
+        assert cluster.metric("halfmoon_router_generated_tokens_total") == 60 * 2 * 13
 
 
 async def test_stopping_finishes_what_runs_and_refuses_new_work() -> None:
@@ -219,4 +219,4 @@ async def test_a_router_that_was_held_up_takes_no_worker_for_dead() -> None:
         await asyncio.sleep(0.1)
         assert (await cluster.ask()).error is None
         assert cluster.workers["d0"].agent.registered
-        assert cluster.metric('halfmoon_workers{role="decode",state="ready"}') == 1
+        assert cluster.metric('halfmoon_router_workers{role="decode",state="ready"}') == 1

@@ -35,7 +35,7 @@ async def test_a_long_prompt_is_split_and_every_token_comes_once() -> None:
         assert list(prefill.prefills[0].prompt_token_ids) == byte_ids(LONG_PROMPT)
         assert decode.decodes[0].HasField("handle")
         assert decode.decodes[0].sampling.seed == prefill.prefills[0].sampling.seed
-        assert cluster.metric('halfmoon_plans_total{reason="split"}') == 1
+        assert cluster.metric('halfmoon_router_plans_total{reason="split"}') == 1
 
 
 async def test_a_short_prompt_is_served_by_decode_alone() -> None:
@@ -44,7 +44,7 @@ async def test_a_short_prompt_is_served_by_decode_alone() -> None:
         assert reply.text() == "hello world"
         assert not cluster.workers["p0"].prefills
         assert not cluster.workers["d0"].decodes[0].HasField("handle")
-        assert cluster.metric('halfmoon_plans_total{reason="few_uncached"}') == 1
+        assert cluster.metric('halfmoon_router_plans_total{reason="few_uncached"}') == 1
 
 
 @pytest.mark.parametrize("workers", [("d0",), ("b0",)])

@@ -23,8 +23,8 @@ async def test_a_router_is_serving_once_started_and_stops_twice_without_harm() -
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
     url = f"http://127.0.0.1:{program.metrics_port}/metrics"
     body = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read())
-    assert b"halfmoon_requests_running 0" in body
-    assert b"halfmoon_requests_waiting 0" in body
+    assert b"halfmoon_router_requests_running 0" in body
+    assert b"halfmoon_router_requests_waiting 0" in body
     await channel.close()
     await program.stop(0)
     await program.stop(0)

@@ -38,7 +38,7 @@ async def test_the_model_is_ready_when_a_worker_can_decode() -> None:
         await cluster.add("d0")
         assert await ready(cluster) is True
         await cluster.workers["d0"].die()
-        await until(lambda: 'halfmoon_workers{role="decode"' not in cluster.program.metrics.render().decode())
+        await until(lambda: 'halfmoon_router_workers{role="decode"' not in cluster.program.metrics.render().decode())
         assert await ready(cluster) is False
 
 
@@ -91,7 +91,7 @@ async def test_cached_pages_that_a_worker_reports_attract_its_prompts() -> None:
         first = next(worker for worker in cluster.workers.values() if worker.decodes)
         other = next(worker for worker in cluster.workers.values() if not worker.decodes)
         other.stored = page_hashes_of("y" * 100)
-        await until(lambda: cluster.metric("halfmoon_prefix_pages") == 6)
+        await until(lambda: cluster.metric("halfmoon_router_prefix_pages") == 6)
         for _ in range(3):
             await cluster.ask("y" * 100)
         assert len(other.decodes) == 3

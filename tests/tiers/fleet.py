@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -11,6 +11,7 @@ import httpx
 from gateway import GatewayConfig, GatewayProgram
 from halfmoon.config import PageGeometry
 from halfmoon.rpc import RegistrationAgent, WorkerReport
+from halfmoon.telemetry import Metrics
 from halfmoon.v1 import router_pb2
 from halfmoon.wire import geometry_to_pb
 from router import PolicySettings, RouterConfig, RouterProgram
@@ -22,15 +23,26 @@ from tests.tiers.workers import FINGERPRINT, TestWorker
 MODEL = "small"
 
 
+@dataclass(frozen=True, slots=True)
+class Front:
+    """A client of a gateway, and what is behind it."""
+
+    http: httpx.AsyncClient
+    router: RouterProgram
+    gateway_metrics: Metrics
+
+
 @asynccontextmanager
-async def http_front(geometry: PageGeometry, **workers: TestWorker) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a gateway whose router always splits; workers are given by ids that begin with their role."""
+async def http_front(geometry: PageGeometry, **workers: TestWorker) -> AsyncIterator[Front]:
+    """A gateway whose router always splits; workers are given by ids that begin with their role."""
     policy = PolicySettings(split_threshold=0)
     router = RouterProgram(
         RouterConfig(Path(MODEL), heartbeat=0.05, policy=policy), replace(tiny_text(), fingerprint=FINGERPRINT)
     )
     await router.start()
-    gateway = GatewayProgram(GatewayConfig(routers=(f"127.0.0.1:{router.port}",), port=0, vllm_names=True))
+    metrics = Metrics("gateway")
+    config = GatewayConfig(routers=(f"127.0.0.1:{router.port}",), port=0, vllm_names=True)
+    gateway = GatewayProgram(config, metrics)
     await gateway.start()
     agents: list[RegistrationAgent] = []
     try:
@@ -40,12 +52,13 @@ async def http_front(geometry: PageGeometry, **workers: TestWorker) -> AsyncIter
             agents[-1].start()
         await until(lambda: all(agent.registered for agent in agents))
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.port}", timeout=30) as http:
-            yield http
+            yield Front(http, router, metrics)
     finally:
         for agent in agents:
             await agent.close()
         await gateway.stop(0.2)
         await router.stop(0.2)
+        metrics.close()
 
 
 def _info(worker_id: str, address: str, geometry: PageGeometry) -> router_pb2.WorkerInfo:

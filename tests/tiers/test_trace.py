@@ -42,9 +42,9 @@ async def traced_fleet(runners: tuple[Runner, Runner], collector: Collector) -> 
         async with (
             worker(runners[0], role="prefill", telemetry=settings) as prefill,
             worker(runners[1], role="decode", telemetry=settings) as decode,
-            http_front(runners[0].config.geometry, p0=prefill, d0=decode) as http,
+            http_front(runners[0].config.geometry, p0=prefill, d0=decode) as front,
         ):
-            yield http
+            yield front.http
     finally:
         tracing.close()
 
