@@ -30,7 +30,7 @@ class GatewayMetrics:
         """Counts a request that has ended."""
         labels = {"route": record.route, "status": str(record.status)}
         self._requests.add(1, **labels)
-        self._seconds.record(record.seconds, **labels)
+        self._seconds.series(**labels).record(record.seconds)
         if record.prompt_tokens is not None and record.completion_tokens is not None:
             self._tokens.add(record.prompt_tokens, kind="prompt")
             self._tokens.add(record.completion_tokens, kind="completion")
