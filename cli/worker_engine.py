@@ -11,6 +11,7 @@ from halfmoon.config import PageGeometry
 from halfmoon.cores import CoreShare
 from halfmoon.engine.core import EngineCore
 from halfmoon.engine.engine import Engine, Post
+from halfmoon.engine.pace import Pace
 from halfmoon.models.registry import load_model, model_config
 from halfmoon.runner.buckets import BucketTable
 from halfmoon.runner.programs import CompileCounter
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from cli.worker import WorkerConfig
 
 _log = logging.getLogger(__name__)
+
+_DEEP_CONTEXT = 1024
+"""Positions before a step whose time tells how steps slow down as prompts get longer."""
 
 _PROGRESS_EVERY = 5.0
 """Seconds between lines that say how far loading or compiling is."""
@@ -61,7 +65,8 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
     runner.compile_all(_Pace("compiled steps"))
     metrics.gauge("halfmoon_worker_compilations_after_ready", "XLA compilations since READY", counter.since_now())
     salt = cache_salt(checkpoint.fingerprint, config.dtype, config.page_size)
-    core = EngineCore(runner, end_ids=load_text_model(config.model).end_token_ids, salt=salt)
+    end_ids = load_text_model(config.model).end_token_ids
+    core = EngineCore(runner, end_ids=end_ids, salt=salt, pace=_measured_pace(runner))
     _log.info("compiled", extra={"pages": sizes.pages, "tokens": sizes.pages * config.page_size})
     return LoadedEngine(
         engine=Engine(core, post, _cores(config)),
@@ -79,6 +84,17 @@ def _cores(config: "WorkerConfig") -> CoreShare | None:
         return None
     index, workers, file = config.core_share
     return CoreShare(file, index, workers)
+
+
+def _measured_pace(runner: Runner) -> Pace:
+    buckets, pace = runner.config.buckets.prefill, Pace()
+    context = min(_DEEP_CONTEXT, runner.config.max_model_len) // buckets[-1].run * buckets[-1].run
+    if context:
+        base = {bucket: runner.time_prefill(bucket) for bucket in buckets}
+        pace.calibrate(base, deep=runner.time_prefill(buckets[-1], context), context=context)
+        speed = buckets[-1].tokens / base[buckets[-1]]
+        _log.info("measured", extra={"prefill_tokens_per_second": round(speed)})
+    return pace
 
 
 class _Pace:

@@ -1,5 +1,7 @@
 """The engine without its thread: takes requests, steps, and says what happened. Every call is from one thread."""
 
+import time
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 
@@ -8,6 +10,7 @@ from numpy.typing import NDArray
 
 from halfmoon.cache.pool import PagePool
 from halfmoon.engine.choices import end_ids_of, output_token, sample_rows
+from halfmoon.engine.pace import Pace
 from halfmoon.engine.request import (
     Ended,
     EngineRequest,
@@ -45,14 +48,24 @@ class Counters:
 class EngineCore:
     """Scheduler, runner and the jobs between them; uses all of the runner's pages, or the first `pages`."""
 
-    def __init__(self, runner: Runner, *, end_ids: Items[int], salt: bytes, pages: int | None = None) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        end_ids: Items[int],
+        salt: bytes,
+        pages: int | None = None,
+        pace: Pace | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         config = runner.config
         self.counters = Counters()
         self.jobs: dict[str, Job] = {}
         self.pool = PagePool(pages or config.pages)
-        self.scheduler = Scheduler(self.pool, config.buckets, page_size=config.geometry.page_size, salt=salt)
+        self.scheduler = Scheduler(self.pool, config.buckets, page_size=config.geometry.page_size, salt=salt, pace=pace)
         self.outbox: list[tuple[Sink, Event]] = []
         self._runner = runner
+        self._clock = clock
         self._max_model_len = config.max_model_len
         self._end_ids = tuple(end_ids)
         self._slots = SlotPool(config.slots)
@@ -163,7 +176,10 @@ class EngineCore:
         self.counters.prefill_steps += 1
         chunks = [self._chunk(each.sequence, each.length) for each in plan.chunks]
         lasts = [each.last for each in plan.chunks]
+        begin, context = self._clock(), max(chunk.start for chunk in chunks)
         result = self._runner.prefill(chunks, plan.bucket)
+        result.wait()
+        self.scheduler.pace.observe(plan.bucket, context, self._clock() - begin)
         for index, planned in enumerate(plan.chunks):
             sequence = planned.sequence
             self.scheduler.advance(sequence, planned.length)

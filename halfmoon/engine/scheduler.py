@@ -8,6 +8,7 @@ from bisect import insort
 from dataclasses import dataclass, field
 
 from halfmoon.cache.pool import PagePool
+from halfmoon.engine.pace import Pace
 from halfmoon.engine.sequence import Sequence
 from halfmoon.runner.buckets import ROWS_PER_PREFILL, BucketTable, PrefillBucket
 
@@ -52,12 +53,15 @@ class Plan:
 class Scheduler:
     """Decides admission, chunks, batches and preemption; owns the pages of all sequences."""
 
-    def __init__(self, pool: PagePool, buckets: BucketTable, *, page_size: int, salt: bytes) -> None:
+    def __init__(
+        self, pool: PagePool, buckets: BucketTable, *, page_size: int, salt: bytes, pace: Pace | None = None
+    ) -> None:
         self.pool = pool
         self.waiting: list[Sequence] = []
         self.attached: list[Sequence] = []
         self.prefilling: list[Sequence] = []
         self.running: list[Sequence] = []
+        self.pace = pace or Pace()
         self._buckets = buckets
         self._page_size = page_size
         self._salt = salt
@@ -159,24 +163,25 @@ class Scheduler:
         return True
 
     def _plan_prefill(self) -> PrefillPlan | None:
+        buckets, long_run = self._paced_buckets(), self._buckets.long_run
         chunks: list[PlannedChunk] = []
         ending = 0
         for sequence in self.prefilling:
-            length = self._chunk_length(sequence, [chunk.length for chunk in chunks])
+            length = _chunk_length(
+                sequence.uncomputed, [chunk.length for chunk in chunks], buckets, self._buckets.long_run
+            )
             if length == 0 or ending == ROWS_PER_PREFILL:
                 break
             chunks.append(PlannedChunk(sequence, length))
             ending += chunks[-1].last
-        bucket = self._buckets.prefill_for([chunk.length for chunk in chunks]) if chunks else None
+        bucket = buckets.prefill_for([chunk.length for chunk in chunks]) if chunks else None
         return None if bucket is None else PrefillPlan(bucket, chunks)
 
-    def _chunk_length(self, sequence: Sequence, taken: list[int]) -> int:
-        """All that is left if it fits beside `taken`; else whole runs of the largest bucket; 0 when that is full."""
-        if self._buckets.prefill_for([*taken, sequence.uncomputed]) is not None:
-            return sequence.uncomputed
-        largest = self._buckets.prefill[-1]
-        free = largest.runs - sum(-(-length // largest.run) for length in taken)
-        return max(0, min(free * largest.run, (sequence.uncomputed - 1) // largest.run * largest.run))
+    def _paced_buckets(self) -> BucketTable:
+        """The shapes that keep a step short, given how deep into their prompts the next sequences are."""
+        context = max((each.computed for each in self.prefilling[:ROWS_PER_PREFILL]), default=0)
+        long_run = self._buckets.long_run
+        return self._buckets.with_prefill(self.pace.allowed(self._buckets.prefill, context, at_least=long_run))
 
     def _plan_decode(self, preempted: list[Sequence]) -> list[Sequence]:
         """The first sequences that fit the batch, each with a page for its next token; the newest make room."""
@@ -195,3 +200,12 @@ class Scheduler:
                 return False
         sequence.pages += page
         return True
+
+
+def _chunk_length(uncomputed: int, taken: list[int], buckets: BucketTable, long_run: int) -> int:
+    """All that is left if it fits beside `taken`; else as many long runs as the largest bucket has left; 0 for none."""
+    if buckets.prefill_for([*taken, uncomputed]) is not None:
+        return uncomputed
+    largest = buckets.prefill[-1]
+    free = largest.tokens - sum(-(-length // largest.run) * largest.run for length in taken)
+    return max(0, min(free // long_run, (uncomputed - 1) // long_run) * long_run)

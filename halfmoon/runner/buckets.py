@@ -1,7 +1,7 @@
 """The one table of shapes that a worker compiles. Plain Python."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from halfmoon.errors import InternalError
 
@@ -51,6 +51,15 @@ class BucketTable:
     def max_batch(self) -> int:
         """Most sequences of one decode step."""
         return self.decode[-1]
+
+    @property
+    def long_run(self) -> int:
+        """Run of the largest prefill bucket: chunks that do not end a prompt are multiples of it."""
+        return self.prefill[-1].run
+
+    def with_prefill(self, buckets: tuple[PrefillBucket, ...]) -> "BucketTable":
+        """The same table with some of the prefill buckets alone."""
+        return replace(self, prefill=buckets)
 
     def prefill_for(self, lengths: Sequence[int]) -> PrefillBucket | None:
         """The smallest bucket that holds chunks of these lengths; None when none does."""

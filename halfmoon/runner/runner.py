@@ -1,6 +1,7 @@
 """The device side of an engine: model, caches, and the compiled steps over them. Used by one thread."""
 
 import functools
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -60,6 +61,10 @@ class PrefillResult:
     rows: dict[int, int]
     prompt_logprobs: dict[int, list[PositionLogprobs]]
 
+    def wait(self) -> None:
+        """Returns when the step has been computed."""
+        self.logits.block_until_ready()
+
 
 class Runner:
     """Compiled steps. `compile_all` first; from then on nothing compiles."""
@@ -92,6 +97,14 @@ class Runner:
         wanted = {index: chunk for index, chunk in enumerate(chunks) if chunk.targets}
         scored = {index: self._score(hidden, offsets[index], chunk.targets) for index, chunk in wanted.items()}
         return PrefillResult(logits, rows, scored)
+
+    def time_prefill(self, bucket: PrefillBucket, context: int = 0) -> float:
+        """Seconds that a full step takes after so many positions, a multiple of the run; writes the scratch page."""
+        chunk = Chunk([0] * bucket.tokens, context, [], wants_logits=True)
+        self.prefill([chunk], bucket).wait()
+        begin = time.perf_counter()
+        self.prefill([chunk], bucket).wait()
+        return time.perf_counter() - begin
 
     def decode(self, rows: Sequence[DecodeRow]) -> jax.Array:
         """One step of several sequences: logits [batch, vocab], the rows' first."""

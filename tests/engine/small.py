@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from halfmoon.cache.hashing import cache_salt
 from halfmoon.engine.core import EngineCore
+from halfmoon.engine.pace import Pace
 from halfmoon.engine.request import (
     Ended,
     EngineRequest,
@@ -38,9 +39,9 @@ def make_runner(model: Llama, pages: int = 64) -> Runner:
     return runner
 
 
-def make_core(runner: Runner, *, pages: int | None = None) -> EngineCore:
+def make_core(runner: Runner, *, pages: int | None = None, pace: Pace | None = None) -> EngineCore:
     """A core with an empty cache over a runner that may have served others; `pages` makes its pool smaller."""
-    return EngineCore(runner, end_ids=[END_ID], salt=SALT, pages=pages)
+    return EngineCore(runner, end_ids=[END_ID], salt=SALT, pages=pages, pace=pace)
 
 
 def prompt(length: int, seed: int = 0) -> tuple[int, ...]:
