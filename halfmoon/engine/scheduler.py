@@ -167,9 +167,7 @@ class Scheduler:
         chunks: list[PlannedChunk] = []
         ending = 0
         for sequence in self.prefilling:
-            length = _chunk_length(
-                sequence.uncomputed, [chunk.length for chunk in chunks], buckets, self._buckets.long_run
-            )
+            length = _chunk_length(sequence.uncomputed, [chunk.length for chunk in chunks], buckets, long_run)
             if length == 0 or ending == ROWS_PER_PREFILL:
                 break
             chunks.append(PlannedChunk(sequence, length))
