@@ -65,6 +65,10 @@ class Collector(rpc.TraceServiceServicer):
             self._seen += [Seen(service, span) for scope in resource.scope_spans for span in scope.spans]
         return pb.ExportTraceServiceResponse()
 
+    def clear(self) -> None:
+        """Forgets what has come."""
+        self._seen.clear()
+
     @property
     def spans(self) -> list[Seen]:
         """In the order in which they began."""

@@ -1,13 +1,17 @@
-"""Log lines: one a fact, with fields."""
+"""Log lines: one a fact, with fields, as text or as JSON."""
 
 import io
+import json
 import logging
 import re
 from collections.abc import Iterator
 
 import pytest
 
-from halfmoon.telemetry import FieldLogger, setup_logging
+from halfmoon.telemetry import FieldLogger, joined_trace, setup_logging
+
+TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+TRACEPARENT = [("traceparent", f"00-{TRACE}-{CALLER}-01")]
 
 
 @pytest.fixture
@@ -19,6 +23,12 @@ def output() -> Iterator[io.StringIO]:
     setup_logging("router", stream=stream)
     yield stream
     root.handlers, root.level = before, level
+
+
+@pytest.fixture
+def json_output(output: io.StringIO) -> io.StringIO:
+    setup_logging("router", stream=output, log_format="json")
+    return output
 
 
 def test_a_line_holds_time_level_program_message_and_fields(output: io.StringIO) -> None:
@@ -52,3 +62,41 @@ def test_a_traceback_follows_the_line(output: io.StringIO) -> None:
     first, *rest = output.getvalue().splitlines()
     assert first.endswith("failed request_id=r1")
     assert rest[-1] == "ValueError: boom"
+
+
+def test_a_line_written_in_a_trace_tells_its_ids(output: io.StringIO) -> None:
+    with joined_trace(TRACEPARENT):
+        logging.getLogger("x").info("traced", extra={"request_id": "r1"})
+    assert output.getvalue().endswith(f"traced request_id=r1 trace_id={TRACE} span_id={CALLER}\n")
+
+
+def test_json_is_one_object_a_line_with_all_fields(json_output: io.StringIO) -> None:
+    with joined_trace(TRACEPARENT):
+        logging.getLogger("x").info("two\nlines, %s", "Grüße", extra={"request_id": "r1", "tokens": 3, "nothing": None})
+    (line,) = json_output.getvalue().splitlines()
+    found = json.loads(line)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found.pop("time"))
+    assert found == {
+        "level": "INFO",
+        "program": "router",
+        "message": "two\nlines, Grüße",
+        "request_id": "r1",
+        "tokens": 3,
+        "trace_id": TRACE,
+        "span_id": CALLER,
+    }
+
+
+def test_a_traceback_is_one_field_of_the_object(json_output: io.StringIO) -> None:
+    try:
+        raise ValueError("boom")
+    except ValueError:
+        logging.getLogger("x").exception("failed")
+    (line,) = json_output.getvalue().splitlines()
+    assert json.loads(line)["exception"].endswith("ValueError: boom")
+
+
+def test_values_that_are_not_json_are_written_as_text_and_no_field_hides_the_message(json_output: io.StringIO) -> None:
+    logging.getLogger("x").warning("odd", extra={"error": KeyError("k"), "program": "other", "level": 3})
+    found = json.loads(json_output.getvalue())
+    assert (found["error"], found["program"], found["level"], found["message"]) == ("'k'", "router", "WARNING", "odd")

@@ -1,5 +1,6 @@
 """Metrics: several programs in one process, values as recorded, and the HTTP server."""
 
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -53,6 +54,58 @@ def test_histograms_use_the_buckets_given() -> None:
     ]
 
 
+def test_a_series_is_looked_up_once_and_counts_many_values_at_once() -> None:
+    metrics = Metrics("router")
+    histogram = metrics.histogram("halfmoon_wait_seconds", "Waits.", [0.1, 1.0])
+    first, second = histogram.series(route="a"), histogram.series(route="b")
+    first.record(0.05, 3)
+    second.record(1.0)
+    histogram.record(2.0, route="a")
+    assert histogram.series(route="a") is first
+    assert lines(metrics) == [
+        'halfmoon_wait_seconds_bucket{le="0.1",route="a"} 3.0',
+        'halfmoon_wait_seconds_bucket{le="1.0",route="a"} 3.0',
+        'halfmoon_wait_seconds_bucket{le="+Inf",route="a"} 4.0',
+        'halfmoon_wait_seconds_count{route="a"} 4.0',
+        'halfmoon_wait_seconds_sum{route="a"} 2.15',
+        'halfmoon_wait_seconds_bucket{le="0.1",route="b"} 0.0',
+        'halfmoon_wait_seconds_bucket{le="1.0",route="b"} 1.0',
+        'halfmoon_wait_seconds_bucket{le="+Inf",route="b"} 1.0',
+        'halfmoon_wait_seconds_count{route="b"} 1.0',
+        'halfmoon_wait_seconds_sum{route="b"} 1.0',
+    ]
+
+
+def test_values_recorded_by_many_threads_are_all_counted() -> None:
+    metrics = Metrics("router")
+    series = metrics.histogram("halfmoon_wait_seconds", "Waits.").series()
+
+    def record() -> None:
+        for _ in range(2000):
+            series.record(1.0)
+
+    threads = [threading.Thread(target=record) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "halfmoon_wait_seconds_count 8000.0" in lines(metrics)
+    assert "halfmoon_wait_seconds_sum 8000.0" in lines(metrics)
+
+
+def test_vllm_names_wait_for_the_model_and_show_what_is_known() -> None:
+    metrics, model = Metrics("decode"), ""
+    metrics.show_vllm_names(lambda: model)
+    metrics.gauge("halfmoon_worker_pages_used", "Used.", lambda: 3)
+    metrics.gauge("halfmoon_worker_pages_total", "All.", lambda: 4)
+    assert "vllm:" not in metrics.render().decode()
+    model = "tiny"
+    assert [line for line in lines(metrics) if line.startswith("vllm:")] == [
+        'vllm:kv_cache_usage_perc{engine="0",model_name="tiny"} 0.75',
+        'vllm:gpu_cache_usage_perc{engine="0",model_name="tiny"} 0.75',
+    ]
+
+
 def test_gauges_are_asked_when_read() -> None:
     metrics = Metrics("router")
     value = 1.0
@@ -85,6 +138,11 @@ def test_recording_is_cheap() -> None:
         counter.add(1, outcome="ok")
         histogram.record(0.1)
     assert (time.process_time() - begin) / 4000 < 100e-6
+    series = histogram.series()
+    begin = time.process_time()
+    for _ in range(2000):
+        series.record(0.1)
+    assert (time.process_time() - begin) / 2000 < 10e-6
 
 
 def test_metrics_are_served_until_closed() -> None:
