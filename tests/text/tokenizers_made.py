@@ -83,6 +83,31 @@ def write_gguf(
     return _written(writer, file)
 
 
+def write_sentencepiece_gguf(
+    file: Path,
+    pieces: Sequence[tuple[str, float, int]],
+    *,
+    add_space_prefix: bool | None = None,
+    scores: int | None = None,
+) -> Path:
+    """A GGUF file with a SentencePiece vocabulary (piece, score, type) that begins with <unk>, <s> and </s>.
+
+    `scores` keeps only so many scores.
+    """
+    writer = GGUFWriter(file, "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list([piece for piece, _, _ in pieces])
+    writer.add_token_scores([score for _, score, _ in pieces][:scores])
+    writer.add_token_types([kind for _, _, kind in pieces])
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    if add_space_prefix is not None:
+        writer.add_add_space_prefix(add_space_prefix)
+    return _written(writer, file)
+
+
 def write_gguf_without_tokenizer(file: Path) -> Path:
     """A GGUF file that names its architecture alone."""
     return _written(GGUFWriter(file, "llama"), file)
