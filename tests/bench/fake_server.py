@@ -90,11 +90,11 @@ class FakeServer:
 
 
 @contextmanager
-def serving(behaviour: Behaviour) -> Iterator[FakeServer]:
-    """A server on a free port of this machine, until the block ends."""
+def serving(behaviour: Behaviour, *, port: int = 0) -> Iterator[FakeServer]:
+    """A server on a port of this machine, 0 for a free one, until the block ends."""
     fake, ready, loop = FakeServer(behaviour), threading.Event(), asyncio.new_event_loop()
     stopping = asyncio.Event()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(_serve(fake, ready, stopping)))
+    thread = threading.Thread(target=lambda: loop.run_until_complete(_serve(fake, port, ready, stopping)))
     thread.start()
     assert ready.wait(10)
     try:
@@ -105,12 +105,12 @@ def serving(behaviour: Behaviour) -> Iterator[FakeServer]:
         loop.close()
 
 
-async def _serve(fake: FakeServer, ready: threading.Event, stopping: asyncio.Event) -> None:
+async def _serve(fake: FakeServer, port: int, ready: threading.Event, stopping: asyncio.Event) -> None:
     app = web.Application()
     app.add_routes([web.get("/v1/models", fake.models), web.post("/v1/completions", fake.complete)])
     runner = web.AppRunner(app, shutdown_timeout=1.0)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
     host, port = runner.addresses[0]
     fake.url = f"http://{host}:{port}"
     ready.set()

@@ -1,0 +1,1 @@
+"""Compares Halfmoon with vLLM's CPU build on the same weights and the same machine."""
