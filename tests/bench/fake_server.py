@@ -1,8 +1,9 @@
 """An OpenAI server over real HTTP that answers with known delays, on a thread of its own."""
 
 import asyncio
+import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,28 +93,29 @@ class FakeServer:
 @contextmanager
 def serving(behaviour: Behaviour, *, port: int = 0) -> Iterator[FakeServer]:
     """A server on a port of this machine, 0 for a free one, until the block ends."""
-    fake, ready, loop = FakeServer(behaviour), threading.Event(), asyncio.new_event_loop()
-    stopping = asyncio.Event()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(_serve(fake, port, ready, stopping)))
+    fake = FakeServer(behaviour)
+    ready: queue.Queue[Callable[[], object]] = queue.Queue()
+    thread = threading.Thread(target=lambda: asyncio.run(_serve(fake, port, ready)))
     thread.start()
-    assert ready.wait(10)
+    stop = ready.get(timeout=10)
     try:
         yield fake
     finally:
-        loop.call_soon_threadsafe(stopping.set)
+        stop()
         thread.join(10)
-        loop.close()
 
 
-async def _serve(fake: FakeServer, port: int, ready: threading.Event, stopping: asyncio.Event) -> None:
+async def _serve(fake: FakeServer, port: int, ready: "queue.Queue[Callable[[], object]]") -> None:
+    """Serves until what it puts into `ready` is called."""
     app = web.Application()
     app.add_routes([web.get("/v1/models", fake.models), web.post("/v1/completions", fake.complete)])
-    runner = web.AppRunner(app, shutdown_timeout=1.0)
+    runner = web.AppRunner(app, shutdown_timeout=1.0, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
-    host, port = runner.addresses[0]
-    fake.url = f"http://{host}:{port}"
-    ready.set()
+    host, bound = runner.addresses[0]
+    fake.url = f"http://{host}:{bound}"
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+    ready.put(lambda: loop.call_soon_threadsafe(stopping.set))
     await stopping.wait()
     await runner.cleanup()
 

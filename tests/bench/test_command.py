@@ -1,6 +1,10 @@
 """`halfmoon bench` as a person uses it."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,7 +94,7 @@ def test_what_cannot_work_is_one_line(
 def test_a_plot_without_matplotlib_is_refused_before_anything_is_sent(
     fake: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert bench(fake, "--plot", "curve.png") == 1
     assert "pip install 'halfmoon[plot]'" in capsys.readouterr().err
     assert fake.bodies == []
@@ -102,3 +106,16 @@ def test_a_level_without_an_answer_fails_the_command(capsys: pytest.CaptureFixtu
     told = capsys.readouterr()
     assert "HTTP 503: too busy" in told.out
     assert "no request was answered at concurrency 1" in told.err
+
+
+def test_ctrl_c_ends_a_run_at_once() -> None:
+    with serving(Behaviour(first=30.0)) as fake:
+        command = [sys.executable, "-m", "cli.main", "bench", "--url", fake.url, "--concurrency", "2"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 30
+        while not fake.bodies and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _out, told = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "Traceback" not in told
