@@ -98,7 +98,11 @@ class EngineCore:
     def stop_choices(self, request_id: str, choices: Items[int]) -> int:
         """Ends choices whose text is complete; returns how many were still running."""
         job = self.jobs.get(request_id)
-        stopped = [each for each in job.sequences if each.choice in choices] if job is not None else []
+        if job is None:
+            return 0
+        if not job.begun:
+            return self._stop_before_begin(job, choices)
+        stopped = [each for each in job.sequences if each.choice in choices]
         for sequence in stopped:
             self._finish(sequence)
         return len(stopped)
@@ -208,14 +212,14 @@ class EngineCore:
                 drawn = sample_rows(sequence, result.rows[index])
                 rows.extend(drawn)
                 owners.extend([sequence] * len(drawn))
-        tokens: dict[int, list[OutputToken]] = {id(sequence): [] for _, sequence in ended}
+        tokens: dict[Sequence, list[OutputToken]] = {sequence: [] for _, sequence in ended}
         sampled = self._runner.sample(result.logits, rows)
         for row, owner, (batch, place) in zip(rows, owners, sampled, strict=True):
             token = output_token(owner, row, batch, place, self._max_model_len)
-            tokens[id(owner)].append(token)
+            tokens[owner].append(token)
         for _, sequence in ended:
             self._give_slot(sequence)
-            self._after_prefill(sequence, tokens[id(sequence)])
+            self._after_prefill(sequence, tokens[sequence])
 
     def _after_prefill(self, sequence: Sequence, tokens: list[OutputToken]) -> None:
         job = sequence.job
@@ -239,17 +243,34 @@ class EngineCore:
         self._post(job, PromptScored((PositionLogprobs(None), *entries)))
 
     def _start_choices(self, job: Job, first: Items[OutputToken]) -> None:
-        """Turns the computed prompt into one running sequence for each choice that its first token did not end."""
+        """Makes the prompt's sequence one running sequence for each choice that is not over with its first token."""
         lead = job.lead
         for token in first[1:]:
-            if token.finish is None:
-                sequence, copied = self.scheduler.fork(lead, token.choice)
-                job.sequences.append(sequence)
-                if copied is not None:
-                    self._runner.copy_page(*copied)
-                sequence.tokens.append(token.token_id)
-                self.scheduler.run(sequence) if sequence.pages else self.scheduler.add(sequence)
-        self._advance_choice(lead, first[0])
+            if token.finish is None and token.choice not in job.stopped:
+                self._start_choice(lead, token)
+        if lead.choice in job.stopped:
+            self._finish(lead)
+        else:
+            self._advance_choice(lead, first[0])
+
+    def _start_choice(self, lead: Sequence, first: OutputToken) -> None:
+        sequence, copied = self.scheduler.fork(lead, first.choice)
+        lead.job.sequences.append(sequence)
+        if copied is not None:
+            self._runner.copy_page(*copied)
+        sequence.tokens.append(first.token_id)
+        if sequence.pages:
+            self.scheduler.run(sequence)
+        else:
+            self.scheduler.add(sequence)
+
+    def _stop_before_begin(self, job: Job, choices: Items[int]) -> int:
+        """The first tokens are known elsewhere before they are here: what ends with them never starts."""
+        stopped = set(choices) & set(range(job.request.params.n)) - job.stopped
+        job.stopped |= stopped
+        if len(job.stopped) == job.request.params.n:
+            self._end(job)
+        return len(stopped)
 
     def _decode(self, batch: list[Sequence]) -> None:
         self.counters.decode_steps += 1

@@ -126,6 +126,9 @@ class Engine:
         self._core.step()
         self.last_turn = time.monotonic()
         self.board.observe(self._core)
+        self._post_events()
+
+    def _post_events(self) -> None:
         if self._core.outbox:
             events, self._core.outbox = self._core.outbox, []
             self._post(events)
@@ -145,6 +148,7 @@ class Engine:
     def _fail(self, error: HalfmoonError) -> None:
         """Answers everything that is there, and what still comes, with the error."""
         self._failure = error
+        self._post_events()
         self._post([(job.sink, Ended(error)) for job in self._core.jobs.values()])
         self._core.jobs.clear()
         while not self._stopping:

@@ -72,6 +72,8 @@ class Job:
     """An ATTACH has all its pages; from then on it is computed here when it has to be computed again."""
     scored: bool = False
     """The prompt's log-probabilities were sent."""
+    stopped: set[int] = field(default_factory=set)
+    """Choices that are over before they have begun here."""
 
     @property
     def request_id(self) -> str:
@@ -82,6 +84,11 @@ class Job:
     def lead(self) -> Sequence:
         """The sequence that computes, or receives, the prompt for all choices."""
         return self.sequences[0]
+
+    @property
+    def begun(self) -> bool:
+        """Whether the choices run, and not the prompt alone."""
+        return self.lead.written > 0
 
     @property
     def wants_prompt_logprobs(self) -> bool:

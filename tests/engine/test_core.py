@@ -1,6 +1,6 @@
 """The engine computes what the model says, whatever is batched, cached, split or taken away in between."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -236,6 +236,25 @@ def test_stopped_choices_end_and_the_others_go_on(runner: Runner) -> None:
     assert 0 < len(outcome.ids(1)) < 24
 
 
+@pytest.mark.parametrize("stopped", [[0], [1, 3], [0, 1, 2]])
+def test_choices_stopped_while_the_prompt_is_awaited_do_not_start(runner: Runner, stopped: list[int]) -> None:
+    ids = prompt(37, 7)
+    expected = generate(make_core(runner), ids, SAMPLED)
+    first, rest = _attaching(runner, ids, SAMPLED)
+    assert rest.core.stop_choices(rest.outcome.request.request_id, stopped) == len(stopped)
+    assert rest.core.stop_choices(rest.outcome.request.request_id, stopped) == 0
+    _deliver(rest.core, rest.outcome, first)
+    for choice in range(4):
+        assert rest.outcome.ids(choice) == ([] if choice in stopped else expected.ids(choice)[1:])
+
+
+def test_a_request_whose_choices_are_all_stopped_while_it_awaits_its_prompt_is_over(runner: Runner) -> None:
+    _, rest = _attaching(runner, prompt(37, 7), SAMPLED)
+    assert rest.core.stop_choices(rest.outcome.request.request_id, [0, 1, 2, 3]) == 4
+    run(rest.core, rest.outcome)
+    assert rest.outcome.error is None
+
+
 @pytest.mark.parametrize(("ids", "error"), [((), InvalidRequestError), (prompt(MAX_MODEL_LEN), ContextLengthError)])
 def test_what_can_never_run_is_refused(runner: Runner, ids: tuple[int, ...], error: type[Exception]) -> None:
     outcome = submit(make_core(runner), ids, greedy(4))
@@ -265,16 +284,29 @@ def test_lower_priority_numbers_are_served_first(runner: Runner) -> None:
     run(core, late)
 
 
-def _split(runner: Runner, ids: tuple[int, ...], params: SamplingParams) -> tuple[Outcome, Outcome]:
+@dataclass(frozen=True, slots=True)
+class _Attaching:
+    """A request that awaits its prompt's pages."""
+
+    core: EngineCore
+    outcome: Outcome
+
+
+def _attaching(runner: Runner, ids: tuple[int, ...], params: SamplingParams) -> tuple[Outcome, _Attaching]:
     prefill, decode = make_core(runner), make_core(runner)
     first = submit(prefill, ids, params, Task.PREFILL, publish=True)
     run(prefill, first)
     rest = submit(decode, ids, params, Task.ATTACH)
     decode.step()
     flush(decode)
-    _deliver(decode, rest, first)
-    assert decode.counters.prompt_tokens_computed == 0
-    return first, rest
+    return first, _Attaching(decode, rest)
+
+
+def _split(runner: Runner, ids: tuple[int, ...], params: SamplingParams) -> tuple[Outcome, Outcome]:
+    first, rest = _attaching(runner, ids, params)
+    _deliver(rest.core, rest.outcome, first)
+    assert rest.core.counters.prompt_tokens_computed == 0
+    return first, rest.outcome
 
 
 def _deliver(decode: EngineCore, rest: Outcome, first: Outcome) -> None:
