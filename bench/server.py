@@ -124,7 +124,8 @@ async def find_dialect(server: Server, dialect: Dialect, request: Request) -> Di
         refusals.append(sample.error)
         if not sample.error.startswith(("HTTP 400", "HTTP 422")):
             break
-    raise UnavailableError(f"{server.url} does not complete a first prompt: {refusals[-1]}")
+    hint = "" if isinstance(request.prompt, str) else " (one that takes no token ids needs --text)"
+    raise UnavailableError(f"{server.url} does not complete a first prompt: {refusals[-1]}{hint}")
 
 
 def _error_text(body: bytes) -> str:

@@ -10,7 +10,7 @@ from bench.load import Load
 from bench.machine import describe_machine
 from bench.progress import Progress
 from bench.report import Report, Target
-from bench.server import ServedModel, Server, connect, find_dialect
+from bench.server import connect, find_dialect
 from bench.summary import Objectives, Summary
 from bench.workloads import Request, Workload
 from bench.workloads.vocabulary import SAFE_SIZE
@@ -20,6 +20,7 @@ MakeWorkload = Callable[[int], Workload]
 
 _WARM_UP_SERIES = 1_000_000
 _PROBE_TOKENS = 2
+_GUESSED_VOCABULARY = f"the server tells no vocabulary: random token ids are below {SAFE_SIZE} (see --vocab-size)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,12 @@ async def run_bench(config: BenchConfig, progress: Progress) -> Report:
     async with connect(config.url, api_key=config.api_key, request_seconds=config.timeout) as server:
         model = await server.model(config.model)
         target = Target(server.url, model, await server.version(), config.dtype or model.dtype)
-        vocab_size, notes = _vocabulary(config, model)
-        workload = config.workload(vocab_size)
-        dialect = await _dialect(server, model, config, workload)
+        known = config.vocab_size or model.vocab_size
+        workload = config.workload(known or SAFE_SIZE)
+        (first,) = workload.requests(_WARM_UP_SERIES, 1)
+        probe = Request(first.prompt, _PROBE_TOKENS, exact=True)
+        dialect = await find_dialect(server, Dialect(model.id, temperature=config.temperature), probe)
+        guessed = known is None and not isinstance(first.prompt, str)
         load = Load(server, dialect, config.objectives, config.seed)
         levels = [
             await _run_level(load, level, workload, series, config.warm_up, progress)
@@ -68,21 +72,9 @@ async def run_bench(config: BenchConfig, progress: Progress) -> Report:
         seed=config.seed,
         started=started,
         machine=describe_machine(),
-        notes=(*notes, *dialect.notes),
+        notes=(*((_GUESSED_VOCABULARY,) if guessed else ()), *dialect.notes),
         levels=tuple(levels),
     )
-
-
-def _vocabulary(config: BenchConfig, model: ServedModel) -> tuple[int, tuple[str, ...]]:
-    if known := config.vocab_size or model.vocab_size:
-        return known, ()
-    return SAFE_SIZE, (f"the server tells no vocabulary: token ids are below {SAFE_SIZE} (see --vocab-size)",)
-
-
-async def _dialect(server: Server, model: ServedModel, config: BenchConfig, workload: Workload) -> Dialect:
-    (first,) = workload.requests(_WARM_UP_SERIES, 1)
-    probe = Request(first.prompt, _PROBE_TOKENS, exact=True)
-    return await find_dialect(server, Dialect(model.id, temperature=config.temperature), probe)
 
 
 async def _run_level(
