@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import sys
 from argparse import Namespace
 from dataclasses import dataclass
+from pathlib import Path
 
 from cli import flag_types
 from cli.environment import default_dtype
@@ -14,7 +16,10 @@ TRANSPORTS = ("shm", "tcp")
 LOOPBACK = "127.0.0.1"
 API_KEY_VARIABLE = "HALFMOON_API_KEY"
 
-MODEL_HELP = "Hugging Face folder or GGUF file (default: SmolLM2-135M-Instruct, fetched once)"
+MODEL_HELP = (
+    "Hugging Face folder, GGUF file, or hub model: org/name or org/name:FILE.gguf "
+    "(default: SmolLM2-135M-Instruct, fetched once)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,17 @@ class EngineFlags:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """MODEL, which may be left out."""
+    """MODEL, which may be left out, and --revision."""
     parser.add_argument("model", metavar="MODEL", nargs="?", help=MODEL_HELP)
+    help_text = "branch, tag or commit of a hub model (default: main); or write org/name@REVISION"
+    parser.add_argument("--revision", metavar="REVISION", help=help_text)
+
+
+def resolve(args: Namespace) -> Path:
+    """The path of MODEL, downloaded where it is not on this machine, with progress on stderr. Raises ModelError."""
+    from halfmoon.weights import ConsoleProgress, resolve_model
+
+    return resolve_model(args.model, revision=args.revision, progress=ConsoleProgress(sys.stderr))
 
 
 def add_listen(parser: argparse.ArgumentParser, *, port: int) -> argparse._ArgumentGroup:
@@ -97,6 +111,13 @@ def api_key(args: Namespace) -> str | None:
 def add_served_name(group: argparse._ArgumentGroup) -> None:
     """--served-model-name."""
     group.add_argument("--served-model-name", metavar="NAME", help="name that clients use (default: the model's own)")
+
+
+def served_name(args: Namespace) -> str:
+    """The name of --served-model-name, else MODEL's own."""
+    from halfmoon.weights import served_name
+
+    return args.served_model_name or served_name(args.model)
 
 
 def add_split_threshold(group: argparse._ArgumentGroup) -> None:

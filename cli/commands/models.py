@@ -1,4 +1,4 @@
-"""`halfmoon models`: looks at models, fetches the default one, and converts."""
+"""`halfmoon models`: looks at models, fetches them, and converts."""
 
 import sys
 from argparse import Namespace
@@ -17,6 +17,7 @@ EXPORT_DTYPES = ("float32", "float16", "bfloat16")
 EXAMPLES = """\
   halfmoon models list
   halfmoon models fetch
+  halfmoon models fetch Qwen/Qwen3-0.6B
   halfmoon models describe ./Qwen3-0.6B
   halfmoon models export model.gguf ./model-folder --dtype bfloat16"""
 
@@ -27,13 +28,13 @@ def add_to(subparsers: "Subparsers") -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, parser_class=Parser)
     for name, summary, action in (
         ("list", "list the models in the cache folder", _list),
-        ("fetch", "fetch the default model, unless it is there and intact", _fetch),
+        ("fetch", "fetch a model of the hub, or the default one, unless it is there", _fetch),
         ("describe", "say what a model is, and whether it can be served", _describe),
         ("export", "write a model as a Hugging Face folder with safetensors", _export),
     ):
         page = actions.add_parser(name, help=summary, description=summary, formatter_class=HelpPage, allow_abbrev=False)
         page.set_defaults(run=action)
-        if name in ("describe", "export"):
+        if name != "list":
             flags.add_model(page)
         if name == "export":
             page.add_argument("folder", metavar="FOLDER", type=Path, help="folder to write; made when missing")
@@ -53,19 +54,17 @@ def _list(_args: Namespace) -> int:
     return 0
 
 
-def _fetch(_args: Namespace) -> int:
-    from halfmoon.weights import ConsoleProgress, fetch_default_model
-
-    print(fetch_default_model(progress=ConsoleProgress(sys.stderr)))
+def _fetch(args: Namespace) -> int:
+    print(flags.resolve(args))
     return 0
 
 
 def _describe(args: Namespace) -> int:
     environment.prepare_jax()
     from cli.preflight.model import inspect_model
-    from halfmoon.weights import ConsoleProgress, describe, open_checkpoint, resolve_model
+    from halfmoon.weights import describe, open_checkpoint
 
-    path = resolve_model(args.model, progress=ConsoleProgress(sys.stderr))
+    path = flags.resolve(args)
     facts = dict(describe(open_checkpoint(path)))
     facts["chat_template"] = "yes" if inspect_model(path).chats else "no"
     width = max(map(len, facts))
@@ -76,10 +75,10 @@ def _describe(args: Namespace) -> int:
 
 def _export(args: Namespace) -> int:
     from halfmoon.text import save_gguf_text
-    from halfmoon.weights import ConsoleProgress, export_safetensors, open_checkpoint, resolve_model
+    from halfmoon.weights import ConsoleProgress, export_safetensors, open_checkpoint
 
     progress = ConsoleProgress(sys.stderr)
-    path = resolve_model(args.model, progress=progress)
+    path = flags.resolve(args)
     add_files = None if path.is_dir() else partial(save_gguf_text, path)
     export_safetensors(open_checkpoint(path), args.folder, dtype=args.dtype, progress=progress, add_files=add_files)
     print(args.folder)

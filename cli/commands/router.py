@@ -32,16 +32,15 @@ def add_to(subparsers: "Subparsers") -> None:
 def run(args: Namespace) -> int:
     """Serves until told to stop."""
     from cli.loop import run_until_signal
-    from halfmoon.weights import resolve_model
     from router import RouterConfig, run_router
     from router.config import PolicySettings
 
     config = RouterConfig(
-        model_path=resolve_model(args.model),
+        model_path=flags.resolve(args),
         host=args.host,
         port=args.port,
         metrics_port=args.metrics_port,
-        served_model_name=args.served_model_name,
+        served_model_name=flags.served_name(args),
         max_model_len=args.max_model_len,
         policy=PolicySettings(split_threshold=args.split_threshold),
     )

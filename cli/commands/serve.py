@@ -1,9 +1,7 @@
 """`halfmoon serve`: a whole server on this machine."""
 
 import signal
-import sys
 from argparse import Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import flag_types, flags
@@ -22,6 +20,7 @@ SUMMARY = "serve a model on this machine: gateway, router, prefill and decode wo
 EXAMPLES = """\
   halfmoon serve                                   the default model, one worker of each kind
   halfmoon serve ./Qwen3-0.6B --port 9000          a Hugging Face folder
+  halfmoon serve Qwen/Qwen3-0.6B                   a model of the Hugging Face hub, downloaded once
   halfmoon serve model.gguf --prefill 2 --decode 2 --kv-memory 2GiB
   halfmoon serve --role both                       one worker that does both (unsplit)"""
 
@@ -61,10 +60,9 @@ def run(args: Namespace) -> int:
     signal.signal(signal.SIGTERM, _end_before_start)
     roles = worker_roles(args.role, args.prefill, args.decode)
     _check_ports(args)
-    path, default_name = _model(args.model)
     options = ServeOptions(
-        model=path,
-        model_name=args.served_model_name or default_name,
+        model=flags.resolve(args),
+        model_name=flags.served_name(args),
         host=args.host,
         port=args.port or free_ports(1, taken=(args.router_port,))[0],
         router_port=args.router_port,
@@ -95,14 +93,6 @@ def _check_ports(args: Namespace) -> None:
         raise ConfigError(f"--port and --router-port are both {args.port}: the gateway and the router need one each")
     check_free(args.host, args.port, "--port")
     check_free(flags.LOOPBACK, args.router_port, "--router-port")
-
-
-def _model(spec: str | None) -> tuple[Path, str]:
-    from halfmoon.weights import ConsoleProgress, resolve_model
-    from halfmoon.weights.default_model import DEFAULT_MODEL
-
-    path = resolve_model(spec, progress=ConsoleProgress(sys.stderr))
-    return path, DEFAULT_MODEL.name if spec is None else path.name
 
 
 def _end_before_start(number: int, _frame: object) -> None:

@@ -38,12 +38,11 @@ def run(args: Namespace) -> int:
     """Serves until told to stop."""
     environment.prepare_jax()
     from cli.worker import WorkerConfig, run_worker
-    from halfmoon.weights import resolve_model
 
     engine = EngineFlags.parse(args)
     return run_worker(
         WorkerConfig(
-            model=resolve_model(args.model),
+            model=flags.resolve(args),
             role=args.role,
             host=args.host,
             port=args.port,
@@ -57,7 +56,7 @@ def run(args: Namespace) -> int:
             metrics_port=args.metrics_port,
             drain_seconds=args.drain_seconds,
             transports=engine.transports,
-            served_model_name=args.served_model_name,
+            served_model_name=flags.served_name(args),
             telemetry=telemetry_settings(args),
             core_share=environment.core_share(),
         )

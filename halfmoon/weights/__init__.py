@@ -1,4 +1,4 @@
-"""Reading models from disk: safetensors folders, GGUF files, the embedded default."""
+"""Reading models from disk: safetensors folders, GGUF files, the hub, the embedded default."""
 
 from halfmoon.weights.checkpoint import Checkpoint, StoredCheckpoint, TensorInfo
 from halfmoon.weights.default_model import cached_model, fetch_default_model
@@ -6,7 +6,7 @@ from halfmoon.weights.describe import describe
 from halfmoon.weights.export import export_safetensors
 from halfmoon.weights.opening import open_checkpoint
 from halfmoon.weights.progress import QUIET, ConsoleProgress, Progress
-from halfmoon.weights.resolve import resolve_model
+from halfmoon.weights.resolve import resolve_model, served_name
 
 __all__ = [
     "QUIET",
@@ -21,4 +21,5 @@ __all__ = [
     "fetch_default_model",
     "open_checkpoint",
     "resolve_model",
+    "served_name",
 ]

@@ -210,7 +210,7 @@ def test_a_path_resolves_to_itself(tmp_path: Path) -> None:
     assert resolve_model(str(tmp_path)) == tmp_path
 
 
-@pytest.mark.parametrize("spec", ["org/some-model", "", "/no/such/folder"])
+@pytest.mark.parametrize("spec", ["some-model", "", "/no/such/folder", "./org/name"])
 def test_a_name_that_is_no_path_says_what_can_be_given(spec: str) -> None:
     with pytest.raises(ModelError, match=r"neither a folder nor a file: give a Hugging Face folder .* GGUF file"):
         resolve_model(spec)
