@@ -27,6 +27,18 @@ class Deadlines:
 
 DEADLINES = Deadlines()
 
+MAX_CHOICES = 128
+"""Choices of one request."""
+
+MAX_LOGPROBS = 20
+"""Alternatives at one position, computed wherever log-probabilities are asked for."""
+
+MAX_LOGIT_BIASES = 1024
+"""Tokens that one request may bias."""
+
+MAX_STOP_TOKEN_IDS = 256
+"""Stop tokens that one request may name beside the model's end tokens."""
+
 ROUTER_QUEUE = 1024
 """Requests that a router holds at once."""
 

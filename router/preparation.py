@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from halfmoon.bounds import check_token_ids
 from halfmoon.errors import ContextLengthError, DeadlineError, InvalidRequestError
 from halfmoon.text import TextModel
 from halfmoon.v1 import router_pb2 as pb
 from router.job import Job
-from router.sampling import check_sampling, check_token_ids, resolve_sampling
+from router.sampling import check_sampling, resolve_sampling
 
 MAX_REQUEST_ID_CHARS = 128
 

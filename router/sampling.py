@@ -5,20 +5,16 @@ Errors name the parameter as the OpenAI API does.
 
 import math
 import secrets
-from collections.abc import Iterable
 from dataclasses import replace
 
+from halfmoon.bounds import check_count, check_counts, check_token_ids
 from halfmoon.errors import ContextLengthError, InvalidRequestError
 from halfmoon.request import SamplingParams
 from halfmoon.v1 import common_pb2 as pb
 from halfmoon.wire import sampling_from_pb
 
-MAX_CHOICES = 128
-MAX_LOGPROBS = 20
 MAX_STOPS = 16
 MAX_STOP_CHARS = 1024
-MAX_STOP_TOKEN_IDS = 256
-MAX_BIASES = 1024
 
 _RANGES = (
     ("temperature", 0.0, 100.0),
@@ -36,12 +32,8 @@ def check_sampling(message: pb.SamplingParams, vocab_size: int) -> None:
         value = getattr(message, name)
         if not low <= value <= high:
             raise InvalidRequestError(f"{name} is {value:g}, must be from {low:g} to {high:g}", param=name)
-    _check_count("n", message.n, MAX_CHOICES)
-    _check_count("logprobs", message.logprobs, MAX_LOGPROBS)
-    _check_count("prompt_logprobs", message.prompt_logprobs, MAX_LOGPROBS)
-    _check_count("stop", len(message.stop), MAX_STOPS)
-    _check_count("stop_token_ids", len(message.stop_token_ids), MAX_STOP_TOKEN_IDS)
-    _check_count("logit_bias", len(message.logit_bias), MAX_BIASES)
+    check_counts(message)
+    check_count("stop", len(message.stop), MAX_STOPS)
     for stop in message.stop:
         if not 0 < len(stop) <= MAX_STOP_CHARS:
             raise InvalidRequestError(f"each stop string has 1 to {MAX_STOP_CHARS} characters", param="stop")
@@ -53,15 +45,6 @@ def check_sampling(message: pb.SamplingParams, vocab_size: int) -> None:
         raise InvalidRequestError(
             f"min_tokens is {message.min_tokens}, more than max_tokens, which is {message.max_tokens}",
             param="min_tokens",
-        )
-
-
-def check_token_ids(token_ids: Iterable[int], vocab_size: int, param: str) -> None:
-    """Raises InvalidRequestError when an id is past the vocabulary."""
-    largest = max(token_ids, default=0)
-    if largest >= vocab_size:
-        raise InvalidRequestError(
-            f"{param} holds the token id {largest}, the vocabulary has {vocab_size} ids from 0", param=param
         )
 
 
@@ -78,8 +61,3 @@ def resolve_sampling(message: pb.SamplingParams, *, prompt_tokens: int, context:
     params = sampling_from_pb(message, max_tokens=left, seed=secrets.randbits(64))
     max_tokens = min(params.max_tokens, left)
     return replace(params, max_tokens=max_tokens, min_tokens=min(params.min_tokens, max_tokens))
-
-
-def _check_count(name: str, count: int, bound: int) -> None:
-    if count > bound:
-        raise InvalidRequestError(f"{name} is bounded by {bound}, got {count}", param=name)

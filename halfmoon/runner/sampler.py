@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from halfmoon.config import MAX_LOGIT_BIASES, MAX_STOP_TOKEN_IDS
 from halfmoon.kernels.sample import (
     Sampled,
     SampleFlags,
@@ -23,8 +24,8 @@ from halfmoon.runner.batch import SampledTokens, SampleRow
 from halfmoon.runner.buckets import BucketTable
 from halfmoon.runner.programs import Programs, shape_of
 
-MAX_LOGIT_BIAS = 1024
-MAX_STOP_IDS = 512
+_STOP_IDS = 2 * MAX_STOP_TOKEN_IDS
+"""Room for a request's stop tokens and as many end tokens of the model."""
 
 _LARGEST_TOP_K = np.iinfo(np.int32).max
 """Clients may ask for more than the device's integers hold; it is past every vocabulary."""
@@ -54,15 +55,15 @@ class Sampler:
     ) -> None:
         """Prepares a slot for a sequence whose parameters adjust logits; `end_ids` are suppressed below min_tokens."""
         bias_ids, bias = list(params.logit_bias), list(params.logit_bias.values())
-        values = np.zeros(MAX_LOGIT_BIAS, np.float32)
+        values = np.zeros(MAX_LOGIT_BIASES, np.float32)
         values[: len(bias)] = bias
         self._state = self._programs["reset"](
             self._state,
             np.int32(slot),
             self._ids(prompt, self._max_model_len),
             self._ids(output, self._max_model_len),
-            self._ids(end_ids, MAX_STOP_IDS),
-            self._ids(bias_ids, MAX_LOGIT_BIAS),
+            self._ids(end_ids, _STOP_IDS),
+            self._ids(bias_ids, MAX_LOGIT_BIASES),
             values,
         )
 
@@ -96,9 +97,9 @@ class Sampler:
         return padded
 
     def _compile_reset(self) -> None:
-        ids, long_ids = self._ids([], MAX_LOGIT_BIAS), self._ids([], self._max_model_len)
-        arguments = (self._state, np.int32(0), long_ids, long_ids, self._ids([], MAX_STOP_IDS), ids)
-        self._programs.compile("reset", reset_slot, *arguments, np.zeros(MAX_LOGIT_BIAS, np.float32), donate=(0,))
+        ids, long_ids = self._ids([], MAX_LOGIT_BIASES), self._ids([], self._max_model_len)
+        arguments = (self._state, np.int32(0), long_ids, long_ids, self._ids([], _STOP_IDS), ids)
+        self._programs.compile("reset", reset_slot, *arguments, np.zeros(MAX_LOGIT_BIASES, np.float32), donate=(0,))
 
     def _compile_sample(self, batch: int, logits_rows: Sequence[int]) -> None:
         params, flags = _pack([], batch)

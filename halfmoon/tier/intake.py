@@ -1,5 +1,6 @@
 """From a tier's request message to what its engine takes."""
 
+from halfmoon.bounds import check_counts, check_token_ids
 from halfmoon.engine.request import EngineRequest, Task
 from halfmoon.errors import InvalidRequestError
 from halfmoon.v1 import decode_pb2, prefill_pb2
@@ -14,10 +15,9 @@ def engine_request(request: TierRequest, task: Task, *, vocab: int, publish: boo
         raise InvalidRequestError("sampling.seed is not set: the caller of a tier draws it", param="seed")
     if not request.sampling.HasField("max_tokens"):
         raise InvalidRequestError("sampling.max_tokens is not set: the caller of a tier sets it", param="max_tokens")
+    check_counts(request.sampling)
     prompt = tuple(request.prompt_token_ids)
     params = sampling_from_pb(request.sampling, max_tokens=0, seed=0)
     for name, ids in (("prompt", prompt), ("stop_token_ids", params.stop_token_ids), ("logit_bias", params.logit_bias)):
-        beyond = next((each for each in ids if each >= vocab), None)
-        if beyond is not None:
-            raise InvalidRequestError(f"{name} has the token id {beyond}; the vocabulary has {vocab}", param=name)
+        check_token_ids(ids, vocab, name)
     return EngineRequest(request.request_id, prompt, params, task, request.priority, publish)

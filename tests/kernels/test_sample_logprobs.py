@@ -7,7 +7,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from halfmoon.kernels.sample import TOP_LOGPROBS, empty_slots, logprobs_of
+from halfmoon.config import MAX_LOGPROBS
+from halfmoon.kernels.sample import empty_slots, logprobs_of
 from tests.kernels.sampling import Draw, Floats, Slot, draw, fill, log_softmax, without
 
 VOCAB, ROWS = 300, 16
@@ -22,15 +23,15 @@ def assert_close(actual: Floats, expected: NDArray[np.float64]) -> None:
 def test_chosen_and_best_equal_log_softmax_in_float64() -> None:
     result, expected = draw(LOGITS, Draw(temperature=3.0, positions=PLACES)), log_softmax(LOGITS)
     assert_close(result.logprobs, expected[PLACES, result.tokens])
-    assert_close(result.top_logprobs, -np.sort(-expected)[:, :TOP_LOGPROBS])
-    np.testing.assert_array_equal(result.top_ids, np.argsort(-expected)[:, :TOP_LOGPROBS])
+    assert_close(result.top_logprobs, -np.sort(-expected)[:, :MAX_LOGPROBS])
+    np.testing.assert_array_equal(result.top_ids, np.argsort(-expected)[:, :MAX_LOGPROBS])
 
 
 def test_ranks_count_the_better_tokens() -> None:
     result = draw(LOGITS, Draw(temperature=3.0, positions=PLACES))
     better = (LOGITS[PLACES, result.tokens][:, None] < LOGITS).sum(axis=1)
     np.testing.assert_array_equal(result.ranks, 1 + better)
-    assert result.ranks.max() > TOP_LOGPROBS, "a draw outside of the best 20 is part of this test"
+    assert result.ranks.max() > MAX_LOGPROBS, "a draw outside of the best 20 is part of this test"
 
 
 def test_what_changes_the_draw_does_not_change_the_log_probabilities() -> None:
@@ -39,7 +40,7 @@ def test_what_changes_the_draw_does_not_change_the_log_probabilities() -> None:
     result, expected = draw(LOGITS, how, slots), log_softmax(LOGITS)
     assert (result.tokens == 6).any()
     assert_close(result.logprobs, expected[PLACES, result.tokens])
-    assert_close(result.top_logprobs, -np.sort(-expected)[:, :TOP_LOGPROBS])
+    assert_close(result.top_logprobs, -np.sort(-expected)[:, :MAX_LOGPROBS])
 
 
 def test_impossible_tokens_have_no_probability() -> None:

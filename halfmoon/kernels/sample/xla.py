@@ -11,10 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from halfmoon.config import MAX_LOGPROBS
 from halfmoon.kernels.sample.slots import SlotState
-
-TOP_LOGPROBS = 20
-"""Alternatives that are computed where log-probabilities are asked for."""
 
 
 class SampleParams(NamedTuple):
@@ -46,7 +44,7 @@ class SampleFlags(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """tokens [B] int32; their log-probabilities [B] and ranks [B] from 1; the best ids and values [B, TOP_LOGPROBS]."""
+    """tokens [B] int32; their log-probabilities [B] and ranks [B] from 1; the best ids and values [B, MAX_LOGPROBS]."""
 
     tokens: Array
     logprobs: Array
@@ -70,12 +68,12 @@ def logprobs_of(logits: Array, tokens: Array) -> Sampled:
     total = jax.nn.logsumexp(logits, axis=-1)
     chosen = jnp.take_along_axis(logits, tokens[:, None], axis=-1)
     ranks = 1 + jnp.sum(logits > chosen, axis=-1, dtype=jnp.int32)
-    top, ids = lax.top_k(logits, min(TOP_LOGPROBS, logits.shape[-1]))
+    top, ids = lax.top_k(logits, min(MAX_LOGPROBS, logits.shape[-1]))
     return Sampled(tokens, chosen[:, 0] - total, ranks, ids.astype(jnp.int32), top - total[:, None])
 
 
 def _without_logprobs(tokens: Array, vocab: int) -> Sampled:
-    rows, width = tokens.shape[0], min(TOP_LOGPROBS, vocab)
+    rows, width = tokens.shape[0], min(MAX_LOGPROBS, vocab)
     return Sampled(
         tokens,
         jnp.zeros(rows, jnp.float32),
