@@ -31,14 +31,14 @@ def request_span(request: pb.GenerateRequest, model: str) -> Iterator[OpenSpan]:
 def job_attributes(job: Job) -> Attributes:
     """What was asked for; stop strings are texts and stay out."""
     sampling = job.sampling
-    return {
+    asked = {
         names.INPUT_TOKENS: len(job.prompt_ids),
         names.MAX_TOKENS: sampling.max_tokens,
         names.TEMPERATURE: sampling.temperature,
         names.TOP_P: sampling.top_p,
-        names.TOP_K: sampling.top_k,
         names.CHOICES: sampling.n,
     }
+    return {**asked, names.TOP_K: sampling.top_k} if sampling.top_k else asked
 
 
 def plan_attributes(plan: Plan) -> Attributes:

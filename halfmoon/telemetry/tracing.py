@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FLUSH_SECONDS = 3.0
+FLUSH_SECONDS = 2.0
 """What the last export may take at a program's end."""
 
 _EXPORT_SECONDS = 5.0

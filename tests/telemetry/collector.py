@@ -11,6 +11,8 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as rpc
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from halfmoon.telemetry import setup_tracing
+
 Value = str | int | float | bool | list[str]
 
 
@@ -80,6 +82,18 @@ class Collector(rpc.TraceServiceServicer):
         named = {seen.name: seen for seen in mine}
         assert len(named) == len(mine), [seen.name for seen in mine]
         return named
+
+
+@contextmanager
+def traced(collector: Collector) -> Iterator[None]:
+    """Exports this process's spans; when the block has ended, all are at the collector, which begins anew."""
+    collector.clear()
+    tracing = setup_tracing("test", collector.endpoint)
+    assert tracing is not None
+    try:
+        yield
+    finally:
+        tracing.close()
 
 
 @contextmanager

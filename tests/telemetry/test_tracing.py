@@ -10,7 +10,7 @@ import pytest
 from halfmoon.errors import ConfigError, InvalidRequestError
 from halfmoon.telemetry import OpenSpan, call_span, joined_trace, setup_tracing, span, trace_metadata
 from halfmoon.telemetry.spans import trace_ids
-from tests.telemetry.collector import Collector, collecting
+from tests.telemetry.collector import Collector, collecting, traced
 
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = (("traceparent", f"00-{TRACE}-{CALLER}-01"),)
@@ -24,13 +24,8 @@ def collector() -> Iterator[Collector]:
 
 def exported(collector: Collector, work: Callable[[], None]) -> Collector:
     """The collector once the spans of `work` are there."""
-    collector.clear()
-    tracing = setup_tracing("test", collector.endpoint)
-    assert tracing is not None
-    try:
+    with traced(collector):
         work()
-    finally:
-        tracing.close()
     return collector
 
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from halfmoon.runner.runner import Runner
-from halfmoon.telemetry import TelemetrySettings, setup_tracing
-from tests.telemetry.collector import Collector, Seen, collecting
+from halfmoon.telemetry import TelemetrySettings
+from tests.telemetry.collector import Collector, Seen, collecting, traced
 from tests.tiers.fleet import MODEL, http_front
 from tests.tiers.workers import worker
 
@@ -35,18 +35,14 @@ def collector() -> Iterator[Collector]:
 @asynccontextmanager
 async def traced_fleet(runners: tuple[Runner, Runner], collector: Collector) -> AsyncIterator[httpx.AsyncClient]:
     """When it has ended, all its spans are at the collector."""
-    tracing = setup_tracing("test", collector.endpoint)
-    assert tracing is not None
     settings = TelemetrySettings(otlp_endpoint=collector.endpoint)
-    try:
+    with traced(collector):
         async with (
             worker(runners[0], role="prefill", telemetry=settings) as prefill,
             worker(runners[1], role="decode", telemetry=settings) as decode,
             http_front(runners[0].config.geometry, p0=prefill, d0=decode) as front,
         ):
             yield front.http
-    finally:
-        tracing.close()
 
 
 async def ask(http: httpx.AsyncClient, flags: str = "01") -> None:
