@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,12 +34,14 @@ class Behaviour:
 
 @dataclass
 class FakeServer:
-    """What it has seen: bodies in their order, and how many were in work at once at most."""
+    """What it has seen: bodies in their order, how many were in work at once at most, and, by its own clock, when each
+    answered request came and when each chunk of its answer left."""
 
     behaviour: Behaviour
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     most_at_once: int = 0
+    times: list[list[float]] = field(default_factory=list)
     _at_once: int = 0
 
     async def models(self, request: web.Request) -> web.Response:
@@ -50,6 +53,7 @@ class FakeServer:
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         """`/v1/completions`."""
+        times = [time.perf_counter()]
         body = await request.json()
         self.bodies.append(body)
         for name in self.behaviour.refuse:
@@ -60,12 +64,13 @@ class FakeServer:
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:
-            return await self._stream(request, body)
+            return await self._stream(request, body, times)
         finally:
             self._at_once -= 1
 
-    async def _stream(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, body: dict[str, Any], times: list[float]) -> web.StreamResponse:
         behaviour = self.behaviour
+        self.times.append(times)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         total = min(body["max_tokens"], behaviour.stop_after or body["max_tokens"])
@@ -76,6 +81,7 @@ class FakeServer:
             if behaviour.cut_after == index:
                 return response
             ids = list(range(start, min(start + behaviour.tokens_per_chunk, total)))
+            times.append(time.perf_counter())
             await _send(response, {"choices": [self._choice(ids, body, last=ids[-1] == total - 1)]})
         if behaviour.usage and body["stream_options"]["include_usage"]:
             prompt = len(body["prompt"]) if isinstance(body["prompt"], list) else len(body["prompt"].split())

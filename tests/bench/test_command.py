@@ -58,7 +58,7 @@ def test_a_trace_is_replayed_at_its_own_times(fake: FakeServer, tmp_path: Path) 
     assert bench(fake, "--trace", str(trace), *scales, "--warm-up", "0", "--json", str(report)) == 0
     (level,) = json.loads(report.read_text())["levels"]
     assert (level["requests"], level["input_tokens"], level["output_tokens"]) == (3, 210, 6)
-    assert 0.3 <= level["duration"] < 0.6
+    assert level["duration"] >= 0.3
 
 
 def test_prompts_of_a_file_are_sent_as_text(fake: FakeServer, tmp_path: Path) -> None:
