@@ -10,7 +10,8 @@ from cli.announcement import announcement
 from cli.environment import has_tpu_library, prepare_jax
 from cli.flags import EngineFlags
 from cli.fleet import ServeOptions, plan_fleet
-from cli.preflight.memory import DEFAULT_KV_BYTES, WorkerMemory, available_memory, check_memory
+from cli.preflight.fitting import MemoryPlan, check_memory
+from cli.preflight.memory import DEFAULT_KV_BYTES, available_memory
 from cli.preflight.model import ModelFacts, check_context, inspect_model
 from cli.preflight.pools import PoolSizes
 from cli.supervise.console import Console
@@ -24,7 +25,7 @@ def check(options: ServeOptions) -> ModelFacts:
     facts = inspect_model(options.model)
     check_context(facts, options.engine.max_model_len)
     check_pools(options.engine, facts)
-    check_memory(worker_memory(options.engine, facts), len(options.roles), available_memory())
+    check_memory(memory_plan(options.engine, facts, len(options.roles)), available_memory())
     return facts
 
 
@@ -38,11 +39,16 @@ def check_pools(engine: EngineFlags, facts: ModelFacts) -> None:
     )
 
 
-def worker_memory(engine: EngineFlags, facts: ModelFacts) -> WorkerMemory:
-    """What one worker takes."""
-    kv = engine.kv_memory or DEFAULT_KV_BYTES
-    weights = facts.parameters * (2 if engine.dtype == "bfloat16" else 4)
-    return WorkerMemory(weights=weights, kv=kv, host_kv=engine.host_kv_memory or kv)
+def memory_plan(engine: EngineFlags, facts: ModelFacts, workers: int) -> MemoryPlan:
+    """What so many workers take."""
+    return MemoryPlan(
+        parameters=facts.parameters,
+        geometry=facts.shape.geometry(engine.page_size, engine.dtype),
+        context=engine.max_model_len or facts.shape.max_model_len,
+        kv=engine.kv_memory or DEFAULT_KV_BYTES,
+        host_kv=engine.host_kv_memory,
+        workers=workers,
+    )
 
 
 def serve(options: ServeOptions, facts: ModelFacts) -> int:

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -58,7 +59,7 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
     )
     counter = CompileCounter()
     _log.info("loading", extra={"model": config.model.name, "dtype": config.dtype})
-    model = load_model(checkpoint, dtype=config.dtype, progress=_Pace("loaded tensors"))
+    model = load_model(checkpoint, dtype=config.dtype, progress=_Pace("loaded weights", _megabytes))
     buckets = BucketTable.default(page_size=config.page_size)
     runner_config = RunnerConfig(geometry, sizes.pages, sizes.max_model_len, buckets, decodes=config.role != "prefill")
     runner = Runner(model, runner_config)
@@ -100,11 +101,18 @@ def _measured_pace(runner: Runner) -> Pace:
 class _Pace:
     """Progress as log lines, not too many."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, shown: Callable[[int], str] = str) -> None:
         self._what = what
+        self._shown = shown
         self._said = time.monotonic()
 
     def __call__(self, done: int, total: int, name: str = "") -> None:
         if time.monotonic() - self._said > _PROGRESS_EVERY:
             self._said = time.monotonic()
-            _log.info(f"{self._what}: {done} of {total}", extra={"next": name or None})
+            percent = 100 * done // max(1, total)
+            message = f"{self._what}: {self._shown(done)} of {self._shown(total)} ({percent} %)"
+            _log.info(message, extra={"next": name or None})
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.0f} MB"

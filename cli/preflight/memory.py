@@ -1,9 +1,7 @@
-"""How much memory the workers need, and how much there is."""
+"""How much memory a worker needs, and how much there is."""
 
 from dataclasses import dataclass
 from pathlib import Path
-
-from halfmoon.errors import ConfigError
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -27,17 +25,6 @@ class WorkerMemory:
     def total(self) -> int:
         """All of it, the process itself included."""
         return self.weights + self.kv + self.host_kv + PROCESS_BYTES
-
-
-def check_memory(worker: WorkerMemory, workers: int, available: int) -> None:
-    """Raises ConfigError that adds up what is missing when `workers` of this kind do not fit into `available` bytes."""
-    needed = worker.total * workers
-    if needed > available:
-        raise ConfigError(
-            f"too little memory: {workers} worker(s) need {_gib(needed)} ({_gib(worker.weights)} weights, "
-            f"{_gib(worker.kv)} KV cache, {_gib(worker.host_kv)} host KV pool, {_gib(PROCESS_BYTES)} other, each) and "
-            f"{_gib(available)} is free: lower --kv-memory and --host-kv-memory, or start fewer workers"
-        )
 
 
 def available_memory(root: Path = Path("/")) -> int:
@@ -86,7 +73,3 @@ def _read(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIB:.1f} GiB"

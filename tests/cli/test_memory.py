@@ -1,13 +1,8 @@
-"""Memory: what there is, and whether workers fit."""
+"""Memory: what there is."""
 
 from pathlib import Path
 
-import pytest
-
-from cli.preflight.memory import GIB, WorkerMemory, available_memory, check_memory
-from halfmoon.errors import ConfigError
-
-WORKER = WorkerMemory(weights=GIB, kv=GIB, host_kv=GIB)
+from cli.preflight.memory import GIB, available_memory
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -41,11 +36,5 @@ def test_a_control_group_of_version_1_lowers_it(tmp_path: Path) -> None:
     assert available_memory(tmp_path) == GIB
 
 
-def test_without_any_information_nothing_is_refused(tmp_path: Path) -> None:
-    check_memory(WORKER, 1000, available_memory(tmp_path))
-
-
-def test_workers_that_do_not_fit_are_refused_with_the_sum() -> None:
-    check_memory(WORKER, 1, 4 * GIB)
-    with pytest.raises(ConfigError, match=r"2 worker\(s\) need 7\.2 GiB \(1\.0 GiB weights.*4\.0 GiB is free"):
-        check_memory(WORKER, 2, 4 * GIB)
+def test_without_any_information_everything_is_available(tmp_path: Path) -> None:
+    assert available_memory(tmp_path) > 1 << 50

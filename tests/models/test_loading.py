@@ -53,12 +53,13 @@ def test_weights_take_the_type_that_is_asked_for() -> None:
     assert {leaf.dtype for leaf in leaves(model).values()} == {jnp.dtype(jnp.bfloat16)}
 
 
-def test_progress_counts_the_tensors() -> None:
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("bfloat16", 2)])
+def test_progress_counts_the_bytes_of_the_model_tensor_by_tensor(dtype: str, size: int) -> None:
     checkpoint = MemoryCheckpoint("smollm")
     seen: list[tuple[int, int]] = []
-    load_model(checkpoint, progress=lambda done, total: seen.append((done, total)))
-    total = len(checkpoint.tensors)
-    assert seen == [(done, total) for done in range(1, total + 1)]
+    load_model(checkpoint, dtype=dtype, progress=lambda done, total: seen.append((done, total)))
+    sizes = [size * tensor.size for tensor in checkpoint.tensors.values()]
+    assert seen == [(sum(sizes[: index + 1]), sum(sizes)) for index in range(len(sizes))]
 
 
 def test_tensors_without_effect_are_ignored() -> None:

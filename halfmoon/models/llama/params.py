@@ -14,7 +14,7 @@ from halfmoon.models.llama.modeling import Llama
 from halfmoon.weights.checkpoint import Checkpoint
 
 Progress = Callable[[int, int], None]
-"""(tensors done, tensors in all)."""
+"""(bytes of weights loaded, bytes in all)."""
 
 _PATTERNS = [
     (re.compile(r"model\.embed_tokens\.weight"), r"embed_tokens"),
@@ -44,14 +44,17 @@ def load_llama(checkpoint: Checkpoint, *, dtype: DTypeLike = jnp.float32, progre
     sources = _match(checkpoint, wanted)
     loaded: dict[str, jax.Array] = {}
     mistakes: list[str] = []
-    for done, (path, name) in enumerate(sources.items(), 1):
+    sizes = {path: leaf.size * leaf.dtype.itemsize for path, leaf in wanted.items()}
+    done, total = 0, sum(sizes.values())
+    for path, name in sources.items():
         tensor, shape = checkpoint.read(name), wanted[path].shape
         if tensor.shape == shape:
             loaded[path] = jnp.asarray(tensor, dtype)
         else:
             mistakes.append(f"{name} has shape {list(tensor.shape)}, expected {list(shape)}")
+        done += sizes[path]
         if progress is not None:
-            progress(done, len(sources))
+            progress(done, total)
     _report(checkpoint, mistakes)
     leaves = [(path, leaf.replace(loaded[".".join(map(str, path))])) for path, leaf in nnx.to_flat_state(state)]
     return nnx.merge(graph, nnx.from_flat_state(leaves))
