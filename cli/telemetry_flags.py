@@ -4,6 +4,7 @@ import argparse
 
 from halfmoon.telemetry import TelemetrySettings
 from halfmoon.telemetry.settings import LOG_FORMATS, METRICS_NAMES, endpoint_from_environment
+from halfmoon.telemetry.tracing import endpoint_url
 
 
 def add_telemetry(parser: argparse.ArgumentParser, *, names: bool = True) -> None:
@@ -28,10 +29,11 @@ def add_telemetry(parser: argparse.ArgumentParser, *, names: bool = True) -> Non
 
 
 def telemetry_settings(args: argparse.Namespace) -> TelemetrySettings:
-    """From the flags of `add_telemetry`, and the environment."""
+    """From the flags of `add_telemetry`, and the environment. Raises ConfigError for an endpoint that cannot be."""
+    endpoint = args.otlp_endpoint or endpoint_from_environment()
     return TelemetrySettings(
         log_format=args.log_format,
-        otlp_endpoint=args.otlp_endpoint or endpoint_from_environment(),
+        otlp_endpoint=None if endpoint is None else endpoint_url(endpoint),
         metrics_names=getattr(args, "metrics_names", "halfmoon"),
     )
 

@@ -72,7 +72,7 @@ def run(args: Namespace) -> int:
         split_threshold=args.split_threshold,
         start_seconds=args.start_seconds,
         drain_seconds=args.drain_seconds,
-        telemetry=telemetry_settings(args),
+        telemetry=telemetry,
     )
     from cli.serving import check, serve
 

@@ -49,7 +49,7 @@ class Tracing:
 def setup_tracing(program: str, endpoint: str | None, *, instance: str | None = None) -> Tracing | None:
     """Exports the spans of this process as service `halfmoon-PROGRAM`, in the background; None without an endpoint.
 
-    `endpoint` is `http://host:port`, `https://host:port`, or `host:port` for the former. Raises ConfigError for others.
+    `endpoint` is `http://host:port`, `https://host`, or `host:port` for the first. Raises ConfigError for others.
     """
     global _tracer
     if endpoint is None:
@@ -59,7 +59,7 @@ def setup_tracing(program: str, endpoint: str | None, *, instance: str | None = 
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    exporter = OTLPSpanExporter(endpoint=_checked(endpoint), timeout=_EXPORT_SECONDS)
+    exporter = OTLPSpanExporter(endpoint=endpoint_url(endpoint), timeout=_EXPORT_SECONDS)
     resource = {
         names.SERVICE_NAME: f"halfmoon-{program}",
         names.SERVICE_VERSION: importlib.metadata.version("halfmoon"),
@@ -76,11 +76,12 @@ def tracer() -> Tracer:
     return _tracer
 
 
-def _checked(endpoint: str) -> str:
+def endpoint_url(endpoint: str) -> str:
+    """The endpoint as a URL. Raises ConfigError, in a line that names it, for one that cannot be."""
     url = endpoint if "://" in endpoint else f"http://{endpoint}"
     parts = urlsplit(url)
     try:
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port is not None
+        usable = bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and parts.port))
     except ValueError:
         usable = False
     if not usable:

@@ -2,16 +2,21 @@
 
 import io
 import json
+import signal
 from dataclasses import replace
 
+import httpx
 import pytest
 
 from cli.fleet import plan_fleet
 from cli.main import build_parser
+from cli.preflight.ports import free_ports
 from cli.supervise.console import Console
 from cli.telemetry_flags import telemetry_settings
 from halfmoon.telemetry import TelemetrySettings
+from tests.cli.running import running
 from tests.cli.test_fleet import OPTIONS
+from tests.telemetry.collector import collecting
 
 SETTINGS = TelemetrySettings("json", "http://collector:4317", "vllm")
 
@@ -53,3 +58,24 @@ def test_in_json_every_line_of_the_console_is_an_object_and_objects_pass_unchang
     assert first == line
     told = [(found["program"], found["message"]) for found in map(json.loads, others)]
     assert told == [("router", "Fatal Python error: Grüße"), ("serve", "draining")]
+
+
+def test_a_program_that_ends_has_sent_its_spans_and_written_nothing_but_json() -> None:
+    gateway, router = map(str, free_ports(2))
+    command = ["cli.main", "gateway", "--port", gateway, "--router", f"127.0.0.1:{router}", "--log-format", "json"]
+    with collecting() as collector:
+        with running([*command, "--otlp-endpoint", collector.endpoint]) as started:
+            started.wait_for('"message": "serving"')
+            assert httpx.get(f"http://127.0.0.1:{gateway}/v1/models").status_code == 503
+            started.process.send_signal(signal.SIGTERM)
+            assert started.wait() == 0
+        (seen,) = collector.spans
+    ended = [line for line in map(json.loads, started.output.splitlines()) if line["message"] == "request ended"]
+    assert [line["trace_id"] for line in ended] == [seen.span.trace_id.hex()]
+
+
+@pytest.mark.parametrize("command", [["gateway", "--router", "127.0.0.1:1"], ["serve", "--port", "0"]])
+def test_an_endpoint_that_is_none_is_refused_in_one_line_before_anything_starts(command: list[str]) -> None:
+    with running(["cli.main", *command, "--otlp-endpoint", "nonsense"]) as started:
+        assert started.wait() == 1
+        assert started.output.splitlines() == ["halfmoon: the OTLP endpoint 'nonsense' is not like http://host:4317"]

@@ -10,6 +10,7 @@ import pytest
 from halfmoon.errors import ConfigError, InvalidRequestError
 from halfmoon.telemetry import OpenSpan, call_span, joined_trace, setup_tracing, span, trace_metadata
 from halfmoon.telemetry.spans import trace_ids
+from halfmoon.telemetry.tracing import endpoint_url
 from tests.telemetry.collector import Collector, collecting, traced
 
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -102,6 +103,18 @@ def test_without_an_endpoint_a_trace_is_passed_on_and_spans_cost_little() -> Non
 def test_an_endpoint_that_is_none_is_refused_in_a_line_that_names_it(endpoint: str) -> None:
     with pytest.raises(ConfigError, match=f"'{endpoint}' is not like http://host:4317"):
         setup_tracing("test", endpoint)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("localhost:4317", "http://localhost:4317"),
+        ("http://[::1]:4317", "http://[::1]:4317"),
+        ("https://collector.example", "https://collector.example"),
+    ],
+)
+def test_an_endpoint_without_a_scheme_is_plain(endpoint: str, url: str) -> None:
+    assert endpoint_url(endpoint) == url
 
 
 def test_a_collector_that_does_not_answer_delays_the_end_no_longer_than_the_bound(
