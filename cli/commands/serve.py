@@ -59,6 +59,7 @@ def run(args: Namespace) -> int:
     """Checks everything, then runs the programs until told to stop. Raises HalfmoonError before anything is started."""
     signal.signal(signal.SIGTERM, _end_before_start)
     roles = worker_roles(args.role, args.prefill, args.decode)
+    telemetry = telemetry_settings(args)
     _check_ports(args)
     options = ServeOptions(
         model=flags.resolve(args),
