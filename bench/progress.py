@@ -37,10 +37,14 @@ class QuietProgress:
 
 
 class ConsoleProgress:
-    """A bar that renews itself on a terminal, else a plain line every `interval` seconds and one for each level."""
+    """A bar that renews itself on a terminal, else a plain line every `interval` seconds and one for each level.
 
-    def __init__(self, stream: TextIO, *, interval: float = 10.0) -> None:
+    `title` stands in place of the levels' own names.
+    """
+
+    def __init__(self, stream: TextIO, *, interval: float = 10.0, title: str | None = None) -> None:
         self._stream = stream
+        self._title = title
         self._live = stream.isatty()
         self._interval = 0.1 if self._live else interval
         self._label, self._total, self._done, self._failed = "", 0, 0, 0
@@ -48,7 +52,7 @@ class ConsoleProgress:
 
     def begin(self, label: str, total: int) -> None:
         """Starts the level's bar."""
-        self._label, self._total, self._done, self._failed = label, total, 0, 0
+        self._label, self._total, self._done, self._failed = self._title or label, total, 0, 0
         self._began = self._written = time.monotonic()
         if self._live:
             self._draw()

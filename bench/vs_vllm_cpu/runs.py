@@ -49,11 +49,11 @@ def _measure(
     contender: Contender, url: str, phases: Sequence[Phase], vocab_size: int, *, run: int, busy: float
 ) -> Iterator[Measured]:
     for number, phase in enumerate(phases):
-        report = _bench(url, phase, vocab_size, seed=number)
+        report = _bench(url, phase, vocab_size, seed=number, title=f"{contender.name}, {phase.name}")
         yield Measured(contender.name, report.target.version, phase, run, busy, report.levels[0])
 
 
-def _bench(url: str, phase: Phase, vocab_size: int, *, seed: int) -> Report:
+def _bench(url: str, phase: Phase, vocab_size: int, *, seed: int, title: str) -> Report:
     """Every phase has prompts of its own, the same for all servers and runs."""
     config = BenchConfig(
         url=url,
@@ -65,4 +65,4 @@ def _bench(url: str, phase: Phase, vocab_size: int, *, seed: int) -> Report:
         timeout=_REQUEST_SECONDS,
         seed=seed,
     )
-    return uvloop.run(run_bench(config, ConsoleProgress(sys.stderr)))
+    return uvloop.run(run_bench(config, ConsoleProgress(sys.stderr, title=title)))
