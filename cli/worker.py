@@ -11,16 +11,14 @@ from cli.loop import run_until_signal
 from cli.worker_engine import LoadedEngine, load_engine
 from cli.worker_metrics import PlaneWatch, watch_engine
 from decode import DecodeServicer
-from decode.servicer import DecodeTier
 from halfmoon.config import DEADLINES, PAGE_SIZE
 from halfmoon.rpc import GrpcServer, RegistrationAgent, WorkerReport
 from halfmoon.telemetry import Metrics, TelemetrySettings, serve_metrics
-from halfmoon.tier import Gate, WorkerState, post_to
+from halfmoon.tier import Gate, TierParts, WorkerState, post_to
 from halfmoon.v1 import decode_pb2_grpc, prefill_pb2_grpc, router_pb2
 from halfmoon.wire import geometry_to_pb
 from kvtransfer import DataPlane, PlaneSpec
 from prefill import PrefillServicer
-from prefill.servicer import PrefillTier
 
 _log = logging.getLogger(__name__)
 
@@ -139,11 +137,9 @@ class Worker:
         )
 
     def _add_services(self, server: GrpcServer, gate: Gate, loaded: LoadedEngine, plane: DataPlane) -> None:
-        prefill, decode = PrefillServicer(gate), DecodeServicer(gate)
-        prefill.open(PrefillTier(loaded.engine, plane, loaded.geometry, loaded.salt, loaded.vocab))
-        decode.open(DecodeTier(loaded.engine, plane, loaded.geometry, loaded.salt, loaded.vocab))
-        server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, prefill, "halfmoon.v1.Prefill")
-        server.add(decode_pb2_grpc.add_DecodeServicer_to_server, decode, "halfmoon.v1.Decode")
+        parts = TierParts(loaded.engine, plane, loaded.geometry, loaded.salt, loaded.vocab)
+        server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, PrefillServicer(gate, parts), "halfmoon.v1.Prefill")
+        server.add(decode_pb2_grpc.add_DecodeServicer_to_server, DecodeServicer(gate, parts), "halfmoon.v1.Decode")
 
     def _info(self, loaded: LoadedEngine, port: int) -> router_pb2.WorkerInfo:
         return router_pb2.WorkerInfo(

@@ -46,7 +46,14 @@ class Receiver:
         raise TransferError(f"the transfer of request {request_id} ended without a seal")
 
     async def _deliver(self, request_id: str, pulled: PulledBlock) -> None:
-        """The host block goes back when the engine has read it, also when this is cancelled meanwhile."""
+        """The host block goes back when the engine has read it, however this ends."""
+        try:
+            await self._copy(request_id, pulled)
+        finally:
+            await self._plane.free_blocks([pulled.offset])
+
+    async def _copy(self, request_id: str, pulled: PulledBlock) -> None:
+        """Returns, also when it is cancelled meanwhile, when the engine has read the block."""
         view = self._plane.block(pulled.offset).view(self._dtype).reshape(self._shape)
         delivered = asyncio.wrap_future(self._engine.deliver(request_id, pulled.block_index, view))
         try:
@@ -54,5 +61,3 @@ class Receiver:
         except asyncio.CancelledError:
             await delivered
             raise
-        finally:
-            await self._plane.free_blocks([pulled.offset])

@@ -1,48 +1,34 @@
 """`halfmoon.v1.Decode` over an engine and a data plane."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import grpc
 
 from decode.lease import keep_lease
 from decode.receiver import Receiver, check_handle
 from decode.trace import DecodeTrace
-from halfmoon.config import DEADLINES, PageGeometry
-from halfmoon.engine.engine import Engine
 from halfmoon.engine.request import EngineRequest, Event, PromptScored, Started, Task, Tokens
-from halfmoon.errors import HalfmoonError, UnavailableError
-from halfmoon.tier import EventStream, Gate, engine_request
+from halfmoon.errors import HalfmoonError, InternalError
+from halfmoon.tier import EventStream, Gate, TierParts, engine_request, seconds_left
 from halfmoon.v1 import decode_pb2, decode_pb2_grpc, kvtransfer_pb2
 from halfmoon.wire import logprobs_to_pb, tokens_to_pb
 from kvtransfer import DataPlane, PullComplete
 
+_log = logging.getLogger(__name__)
+
 Stream = EventStream[PullComplete]
-
-
-@dataclass(slots=True)
-class DecodeTier:
-    """What the servicer works with once the worker is ready."""
-
-    engine: Engine
-    plane: DataPlane
-    geometry: PageGeometry
-    salt: bytes
-    vocab: int
+Parts = TierParts[DataPlane]
 
 
 class DecodeServicer(decode_pb2_grpc.DecodeServicer):
-    """Refuses everything until `open`."""
+    """Serves the requests that the gate lets in."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, parts: Parts) -> None:
         self._gate = gate
-        self._tier: DecodeTier | None = None
-
-    def open(self, tier: DecodeTier) -> None:
-        """From now on requests that the gate lets in are served."""
-        self._tier = tier
+        self._parts = parts
 
     async def Generate(  # noqa: N802 - the name of the RPC
         self,
@@ -51,15 +37,15 @@ class DecodeServicer(decode_pb2_grpc.DecodeServicer):
     ) -> AsyncIterator[decode_pb2.DecodeResponse]:
         """One request; the stream's end, however it comes, leaves nothing behind."""
         with self._gate.enter("decode", request.model_fingerprint):
-            tier = self._open_tier()
+            parts = self._parts
             task = Task.ATTACH if request.HasField("handle") else Task.GENERATE
-            wanted = engine_request(request, task, vocab=tier.vocab)
+            wanted = engine_request(request, task, vocab=parts.vocab)
             if task is Task.ATTACH:
-                check_handle(request.handle, wanted.prompt, tier.salt, tier.geometry)
-            remaining = context.time_remaining()
-            seconds = DEADLINES.request if remaining is None else remaining
+                check_handle(request.handle, wanted.prompt, parts.salt, parts.geometry)
             with DecodeTrace(request, task) as trace:
-                async with aclosing(_generate(tier, wanted, request.handle, seconds, trace)) as responses:
+                async with aclosing(
+                    _generate(parts, wanted, request.handle, seconds_left(context), trace)
+                ) as responses:
                     async for response in responses:
                         yield response
 
@@ -70,63 +56,60 @@ class DecodeServicer(decode_pb2_grpc.DecodeServicer):
     ) -> decode_pb2.StopChoicesResponse:
         """Ends choices when the step under way ends."""
         del context
-        stopped = await asyncio.wrap_future(
-            self._open_tier().engine.stop_choices(request.request_id, list(request.choices))
-        )
+        stopping = self._parts.engine.stop_choices(request.request_id, list(request.choices))
+        stopped = await asyncio.wrap_future(stopping)
         return decode_pb2.StopChoicesResponse(stopped=stopped)
-
-    def _open_tier(self) -> DecodeTier:
-        if self._tier is None:
-            raise UnavailableError("this worker is not open yet")
-        return self._tier
 
 
 async def _generate(
-    tier: DecodeTier, request: EngineRequest, handle: kvtransfer_pb2.KvHandle, seconds: float, trace: DecodeTrace
+    parts: Parts, request: EngineRequest, handle: kvtransfer_pb2.KvHandle, seconds: float, trace: DecodeTrace
 ) -> AsyncGenerator[decode_pb2.DecodeResponse, None]:
     events = Stream()
     moving: asyncio.Task[None] | None = None
     if request.task is Task.ATTACH:
-        moving = asyncio.create_task(_ending_on_error(tier, request.request_id, keep_lease(handle)))
+        moving = asyncio.create_task(_ending_on_error(parts, request.request_id, keep_lease(handle)))
     trace.enter("decode queue")
-    tier.engine.submit(request, events.put)
+    parts.engine.submit(request, events.put)
     try:
         async for event in events:
             trace.saw(event)
             if isinstance(event, Started) and moving is not None:
                 moving.cancel()
-                pull = _pull(tier, request.request_id, handle, event.missing, seconds, events)
+                pull = _pull(parts, request.request_id, handle, event.missing, seconds, events)
                 with trace.wait_for_kv(len(event.missing)).current():
-                    moving = asyncio.create_task(_ending_on_error(tier, request.request_id, pull))
+                    moving = asyncio.create_task(_ending_on_error(parts, request.request_id, pull))
             response = _respond(event)
             if response is not None:
                 yield response
     finally:
         if not events.ended:
-            tier.engine.abort(request.request_id)
+            parts.engine.abort(request.request_id)
         if moving is not None:
             moving.cancel()
             await asyncio.gather(moving, return_exceptions=True)
 
 
 async def _pull(
-    tier: DecodeTier,
+    parts: Parts,
     request_id: str,
     handle: kvtransfer_pb2.KvHandle,
     missing: tuple[int, ...],
     seconds: float,
     events: Stream,
 ) -> None:
-    receiver = Receiver(tier.engine, tier.plane, tier.geometry)
+    receiver = Receiver(parts.engine, parts.plane, parts.geometry)
     events.put(await receiver.receive(request_id, handle, missing, seconds))
 
 
-async def _ending_on_error(tier: DecodeTier, request_id: str, work: Coroutine[None, None, None]) -> None:
+async def _ending_on_error(parts: Parts, request_id: str, work: Coroutine[None, None, None]) -> None:
     """Work without which the request cannot go on: its error ends the request."""
     try:
         await work
     except HalfmoonError as error:
-        tier.engine.abort(request_id, error)
+        parts.engine.abort(request_id, error)
+    except Exception as error:  # noqa: BLE001 - a request must not wait for what will not come
+        _log.exception("the prompt's KV cannot be brought in", extra={"request_id": request_id})
+        parts.engine.abort(request_id, InternalError(f"the KV of request {request_id} was not brought in: {error}"))
 
 
 def _respond(event: Event | PullComplete) -> decode_pb2.DecodeResponse | None:

@@ -3,17 +3,15 @@
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import grpc
 
-from halfmoon.config import DEADLINES, PageGeometry
-from halfmoon.engine.engine import Engine
 from halfmoon.engine.request import EngineRequest, Event, PagesReady, Progress, PromptScored, Started, Task, Tokens
-from halfmoon.errors import HalfmoonError, UnavailableError
+from halfmoon.errors import HalfmoonError
 from halfmoon.request import OutputToken, PositionLogprobs
 from halfmoon.telemetry import conventions as names
-from halfmoon.tier import EventStream, Gate, engine_request
+from halfmoon.tier import EventStream, Gate, TierParts, engine_request, seconds_left
 from halfmoon.v1 import kvtransfer_pb2, prefill_pb2, prefill_pb2_grpc
 from halfmoon.wire import logprobs_to_pb, tokens_to_pb
 from kvtransfer import DataPlane
@@ -23,15 +21,7 @@ from prefill.trace import PrefillTrace
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class PrefillTier:
-    """What the servicer works with once the worker is ready."""
-
-    engine: Engine
-    plane: DataPlane
-    geometry: PageGeometry
-    salt: bytes
-    vocab: int
+Parts = TierParts[DataPlane]
 
 
 @dataclass(slots=True)
@@ -39,7 +29,7 @@ class _Outcome:
     """What a prompt gave."""
 
     tokens: tuple[OutputToken, ...] = ()
-    prompt_logprobs: tuple[PositionLogprobs, ...] = field(default=())
+    prompt_logprobs: tuple[PositionLogprobs, ...] = ()
 
     def message(self) -> prefill_pb2.PrefillResponse:
         result = prefill_pb2.PrefillResult(
@@ -50,15 +40,11 @@ class _Outcome:
 
 
 class PrefillServicer(prefill_pb2_grpc.PrefillServicer):
-    """Refuses everything until `open`."""
+    """Serves the requests that the gate lets in."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, parts: Parts) -> None:
         self._gate = gate
-        self._tier: PrefillTier | None = None
-
-    def open(self, tier: PrefillTier) -> None:
-        """From now on requests that the gate lets in are served."""
-        self._tier = tier
+        self._parts = parts
 
     async def Prefill(  # noqa: N802 - the name of the RPC
         self,
@@ -67,26 +53,24 @@ class PrefillServicer(prefill_pb2_grpc.PrefillServicer):
     ) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
         """One prompt; the stream's end, however it comes, leaves nothing behind but a sealed handle."""
         with self._gate.enter("prefill", request.model_fingerprint):
-            if self._tier is None:
-                raise UnavailableError("this worker is not open yet")
-            wanted = engine_request(request, Task.PREFILL, vocab=self._tier.vocab, publish=request.publish_kv)
-            remaining = context.time_remaining()
-            seconds = DEADLINES.request if remaining is None else remaining
-            run = _run_published if request.publish_kv else _run_alone
+            wanted = engine_request(request, Task.PREFILL, vocab=self._parts.vocab, publish=request.publish_kv)
             with PrefillTrace(request) as trace:
-                async with aclosing(run(self._tier, wanted, seconds, trace)) as responses:
+                if request.publish_kv:
+                    running = _run_published(self._parts, wanted, seconds_left(context), trace)
+                else:
+                    running = _run_alone(self._parts, wanted, trace)
+                async with aclosing(running) as responses:
                     async for response in responses:
                         yield response
 
 
 async def _run_alone(
-    tier: PrefillTier, request: EngineRequest, seconds: float, trace: PrefillTrace
+    parts: Parts, request: EngineRequest, trace: PrefillTrace
 ) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
-    del seconds  # the gRPC deadline cancels the call
     outcome = _Outcome()
     events = EventStream[Event]()
     trace.enter("prefill queue")
-    tier.engine.submit(request, events.put)
+    parts.engine.submit(request, events.put)
     try:
         async for event in events:
             trace.saw(event)
@@ -96,21 +80,21 @@ async def _run_alone(
         yield outcome.message()
     finally:
         if not events.ended:
-            tier.engine.abort(request.request_id)
+            parts.engine.abort(request.request_id)
 
 
 async def _run_published(
-    tier: PrefillTier, request: EngineRequest, seconds: float, trace: PrefillTrace
+    parts: Parts, request: EngineRequest, seconds: float, trace: PrefillTrace
 ) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
-    blocks = offered_blocks(request.prompt, tier.salt, tier.geometry)
+    blocks = offered_blocks(request.prompt, parts.salt, parts.geometry)
     trace.enter("offer", {names.KV_PAGES: len(blocks)})
-    handle = await tier.plane.offer(request.request_id, blocks, seconds)
-    publisher = Publisher(tier.plane, handle)
+    handle = await parts.plane.offer(request.request_id, blocks, seconds)
+    publisher = Publisher(parts.plane, handle)
     outcome = _Outcome()
     events = EventStream[Event]()
     sealed = False
     trace.enter("prefill queue")
-    tier.engine.submit(request, events.put)
+    parts.engine.submit(request, events.put)
     try:
         async for event in events:
             trace.saw(event)
@@ -125,10 +109,10 @@ async def _run_published(
         sealed = True
     finally:
         if not events.ended:
-            tier.engine.abort(request.request_id)
+            parts.engine.abort(request.request_id)
         if not sealed:
             await publisher.cancel()
-            await _withdraw(tier.plane, handle, request.request_id)
+            await _withdraw(parts.plane, handle, request.request_id)
 
 
 async def _withdraw(plane: DataPlane, handle: kvtransfer_pb2.KvHandle, request_id: str) -> None:

@@ -202,3 +202,20 @@ async def test_a_forged_handle_reads_nothing(pair: Pair) -> None:
         await decoded(decode, decode_request(ids, params, forged))
     assert reason(failed.value) in {"KV_TRANSFER_FAILED", "LEASE_EXPIRED"}
     await prefill.plane.withdraw(first.handle.handle_id, "not wanted")
+
+
+async def test_a_transfer_that_breaks_unexpectedly_ends_its_request(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefill, decode = pair
+    ids, params = prompt(75, 20), sampling()
+    first = await prefilled(prefill, prefill_request(ids, params))
+
+    def broken(offset: int) -> None:
+        raise ValueError(f"no block at {offset}")
+
+    monkeypatch.setattr(decode.plane, "block", broken)
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await asyncio.wait_for(decoded(decode, decode_request(ids, params, first.handle)), 5)
+    assert failed.value.code() is grpc.StatusCode.INTERNAL
+    await prefill.plane.withdraw(first.handle.handle_id, "not wanted")

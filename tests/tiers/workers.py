@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import grpc
 
 from decode import DecodeServicer
-from decode.servicer import DecodeTier
 from halfmoon.engine.core import EngineCore
 from halfmoon.engine.engine import Engine
 from halfmoon.rpc import GrpcServer, open_channel
 from halfmoon.runner.runner import Runner
 from halfmoon.telemetry import TelemetrySettings
-from halfmoon.tier import Gate, WorkerState, post_to
+from halfmoon.tier import Gate, TierParts, WorkerState, post_to
 from halfmoon.v1 import (
     common_pb2,
     decode_pb2,
@@ -26,7 +25,6 @@ from halfmoon.v1 import (
 )
 from kvtransfer import DataPlane, PlaneSpec
 from prefill import PrefillServicer
-from prefill.servicer import PrefillTier
 from tests.engine.small import END_ID, SALT
 
 FINGERPRINT = "f" * 32
@@ -97,11 +95,9 @@ async def worker(
     )
     plane = await DataPlane.start(spec)
     server = GrpcServer()
-    prefill, decode = PrefillServicer(gate), DecodeServicer(gate)
-    prefill.open(PrefillTier(engine, plane, geometry, SALT, VOCABULARY))
-    decode.open(DecodeTier(engine, plane, geometry, SALT, VOCABULARY))
-    server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, prefill, "halfmoon.v1.Prefill")
-    server.add(decode_pb2_grpc.add_DecodeServicer_to_server, decode, "halfmoon.v1.Decode")
+    parts = TierParts(engine, plane, geometry, SALT, VOCABULARY)
+    server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, PrefillServicer(gate, parts), "halfmoon.v1.Prefill")
+    server.add(decode_pb2_grpc.add_DecodeServicer_to_server, DecodeServicer(gate, parts), "halfmoon.v1.Decode")
     engine.start()
     await server.start()
     gate.state = WorkerState.READY
