@@ -27,7 +27,7 @@ def add_to(subparsers: "Subparsers") -> None:
     parser = add_command(subparsers, "models", SUMMARY, examples=EXAMPLES, run=_list)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, parser_class=Parser)
     for name, summary, action in (
-        ("list", "list the models in the cache folder", _list),
+        ("list", "list the models that are cached", _list),
         ("fetch", "fetch a model of the hub, or the default one, unless it is there", _fetch),
         ("describe", "say what a model is, and whether it can be served", _describe),
         ("export", "write a model as a Hugging Face folder with safetensors", _export),
@@ -44,6 +44,7 @@ def add_to(subparsers: "Subparsers") -> None:
 def _list(_args: Namespace) -> int:
     from halfmoon.weights.cache_folder import cache_folder
     from halfmoon.weights.default_model import DEFAULT_MODEL, cached_model
+    from halfmoon.weights.hub import cached_hub_models
 
     cached, folder = cached_model(), cache_folder()
     state = f"at {cached}" if cached else "not fetched yet: halfmoon models fetch"
@@ -51,6 +52,8 @@ def _list(_args: Namespace) -> int:
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path != cached and (path.suffix == ".gguf" or (path / "config.json").is_file()):
             print(f"{path.name}: at {path}")
+    for name, path in cached_hub_models().items():
+        print(f"{name} (of the hub): at {path}")
     return 0
 
 

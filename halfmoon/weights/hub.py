@@ -8,12 +8,19 @@ from httpx2 import HTTPError
 from huggingface_hub import (
     HfApi,
     close_session,
+    constants,
     get_cached_repo_tree,
     get_session,
+    scan_cache_dir,
     snapshot_download,
     try_to_load_from_cache,
 )
-from huggingface_hub.errors import CachedRepoTreeNotFoundError, LocalEntryNotFoundError, OfflineModeIsEnabled
+from huggingface_hub.errors import (
+    CachedRepoTreeNotFoundError,
+    CacheNotFound,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+)
 from huggingface_hub.hf_api import ModelInfo
 
 from halfmoon.errors import ModelError
@@ -22,6 +29,7 @@ from halfmoon.weights.hub_files import needed_files
 from halfmoon.weights.hub_name import HubName
 from halfmoon.weights.hub_progress import byte_bar
 from halfmoon.weights.progress import QUIET, Progress
+from halfmoon.weights.safetensors_checkpoint import read_config
 
 _SILENCE = 30.0
 """Seconds without an answer or a byte after which the hub counts as out of reach."""
@@ -42,6 +50,19 @@ def fetch_from_hub(name: HubName, *, progress: Progress = QUIET) -> Path:
             close_session()
 
 
+def cached_hub_models() -> Mapping[str, Path]:
+    """Repositories of models in the hub library's cache, whole or not, and where they lie."""
+    try:
+        found = scan_cache_dir(constants.HF_HUB_CACHE).repos
+    except CacheNotFound:
+        return {}
+    return {
+        repo.repo_id: repo.repo_path
+        for repo in sorted(found, key=lambda repo: repo.repo_id)
+        if repo.repo_type == "model"
+    }
+
+
 def _fetch(name: HubName, progress: Progress) -> Path:
     try:
         info = HfApi().model_info(name.repo, revision=name.revision, files_metadata=True, timeout=_SILENCE)
@@ -58,6 +79,8 @@ def _download(name: HubName, info: ModelInfo, progress: Progress) -> Path:
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     wanted = needed_files(name, sizes)
     missing = {file: sizes[file] for file in wanted if not _is_cached(name, file, info.sha)}
+    if name.file is None and "config.json" in missing:
+        read_config(_snapshot(name, ["config.json"], {}, QUIET))  # before gigabytes of a kind not supported
     folder = _snapshot(name, wanted, missing, progress)
     return folder / name.file if name.file else folder
 

@@ -29,6 +29,8 @@ def needed_files(name: HubName, files: Collection[str]) -> list[str]:
         weights.remove(SINGLE)  # the same weights once more
     if "config.json" not in files or not weights:
         raise ModelError(f"{name} holds {_why_unusable(name, files)}")
+    if "tokenizer.json" not in files:
+        raise ModelError(f"{name} holds no tokenizer.json, which serving needs: use another upload of the model")
     return [*(file for file in _TEXTS if file in files), *weights]
 
 

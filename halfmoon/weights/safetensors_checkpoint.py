@@ -23,8 +23,7 @@ class SafetensorsCheckpoint:
     def __init__(self, folder: Path) -> None:
         """Read and check config and headers. Raises ModelError."""
         self._path = folder
-        self._config = _read_config(folder)
-        architecture_of(self._config)
+        self._config = read_config(folder)
         self._shards = scan_folder(folder)
         check_layout(folder, self._config, self.tensors)
 
@@ -76,7 +75,8 @@ class SafetensorsCheckpoint:
         return tensor
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
+    """The content of the folder's `config.json`. Raises ModelError where it is missing or of a kind not supported."""
     path = folder / "config.json"
     if not path.exists():
         raise ModelError(_why_no_config(folder))
@@ -87,6 +87,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise ModelError(
             f"{folder} is quantised by {method}, which is not supported: use the original weights or a GGUF"
         )
+    architecture_of(config)
     return config
 
 

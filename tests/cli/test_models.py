@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from cli.main import main
 from halfmoon.text import load_text_model
@@ -13,11 +14,14 @@ def test_list_says_where_to_get_the_default_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HALFMOON_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    (tmp_path / "hub/models--org--small/snapshots").mkdir(parents=True)
     (tmp_path / "other.gguf").touch()
     assert main(["models", "list"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    first, second, third = capsys.readouterr().out.splitlines()
     assert "SmolLM2-135M-Instruct (the default): not fetched yet: halfmoon models fetch" in first
     assert str(tmp_path / "other.gguf") in second
+    assert third == f"org/small (of the hub): at {tmp_path / 'hub/models--org--small'}"
 
 
 def test_list_names_the_default_models_file(default_model: Path, capsys: pytest.CaptureFixture[str]) -> None:

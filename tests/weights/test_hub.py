@@ -10,7 +10,8 @@ import pytest
 from huggingface_hub import constants
 
 from halfmoon.errors import ModelError
-from halfmoon.weights import open_checkpoint, resolve_model
+from halfmoon.weights import open_checkpoint, resolve_model, served_name
+from halfmoon.weights.hub import cached_hub_models
 from tests.models.families import write_checkpoint, write_gguf
 from tests.weights.fake_hub import COMMIT, TOKEN, FakeHub, Repository, running_hub
 from tests.weights.recorder import Recorder
@@ -108,6 +109,11 @@ def test_a_revision_is_part_of_the_name_or_given_apart(hub: FakeHub, spec: str, 
     assert resolve_model(spec, revision=revision).name == COMMIT
 
 
+@pytest.mark.parametrize("spec", ["org/small", "org/small@v1", "org/small:Small-Q8_0.gguf"])
+def test_clients_call_a_model_by_its_name_on_the_hub(spec: str) -> None:
+    assert served_name(spec) == "org/small"
+
+
 def test_shards_are_sent_with_their_index_and_a_copy_in_one_file_is_not(hub: FakeHub) -> None:
     files = hub.repositories["org/small"].files
     files |= {"model.safetensors.index.json": b"{}", "model-00001-of-00002.safetensors": b"1"}
@@ -147,6 +153,7 @@ def test_a_token_opens_a_gated_model(hub: FakeHub, monkeypatch: pytest.MonkeyPat
         ("org/gguf", r"org/gguf holds GGUF files: name one of them, like org/gguf:m-Q4_0\.gguf \(there are .*Q8_0"),
         ("org/torch", "org/torch holds PyTorch weights only: use a model with safetensors or GGUF files"),
         ("org/empty", "org/empty holds neither safetensors with a config.json nor GGUF files"),
+        ("org/untold", r"org/untold holds no tokenizer\.json, which serving needs"),
         ("org/bad--name", "is no name of a hub model"),
     ],
 )
@@ -155,11 +162,32 @@ def test_what_cannot_be_fetched_is_one_line(hub: FakeHub, spec: str, message: st
         "org/gguf": Repository({"m-Q8_0.gguf": b"8", "m-Q4_0.gguf": b"4", "config.json": b"{}"}),
         "org/torch": Repository({"config.json": b"{}", "pytorch_model.bin": b"pickle"}),
         "org/empty": Repository({"README.md": b""}),
+        "org/untold": Repository({"config.json": b"{}", "model.safetensors": b""}),
     }
     with pytest.raises(ModelError, match=message) as error:
         resolve_model(spec)
     assert "\n" not in error.value.message
     assert hub.sent == []
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (b'{"architectures": ["MambaForCausalLM"], "model_type": "mamba"}', "MambaForCausalLM is not supported"),
+        (b'{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}', "quantised by awq"),
+    ],
+)
+def test_an_unsupported_model_is_refused_before_its_weights_are_sent(hub: FakeHub, config: bytes, message: str) -> None:
+    hub.repositories["org/small"].files["config.json"] = config
+    with pytest.raises(ModelError, match=message):
+        resolve_model("org/small")
+    assert hub.sent == ["config.json"]
+
+
+def test_what_is_cached_is_listed(hub: FakeHub, tmp_path: Path) -> None:
+    assert cached_hub_models() == {}
+    resolve_model("org/small")
+    assert cached_hub_models() == {"org/small": tmp_path / "cache/models--org--small"}
 
 
 def test_offline_uses_what_is_whole_in_the_cache(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
