@@ -4,6 +4,8 @@ import asyncio
 import logging
 import secrets
 import socket
+import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from cli.worker_engine import LoadedEngine, load_engine
 from cli.worker_metrics import PlaneWatch, watch_engine
 from decode import DecodeServicer
 from halfmoon.config import DEADLINES, PAGE_SIZE
+from halfmoon.errors import HalfmoonError
 from halfmoon.rpc import GrpcServer, RegistrationAgent, WorkerReport
 from halfmoon.telemetry import Metrics, TelemetrySettings, serve_metrics
 from halfmoon.tier import Gate, TierParts, WorkerState, post_to
@@ -86,40 +89,49 @@ class Worker:
 
     async def run(self, stopping: asyncio.Event) -> bool:
         """Loads, serves, drains. False when the engine or the data plane failed."""
+        async with AsyncExitStack() as stack:
+            self._serve_metrics(stack)
+            loaded = await asyncio.to_thread(
+                load_engine, self._config, post_to(asyncio.get_running_loop()), self._metrics
+            )
+            plane = await DataPlane.start(self._plane_spec(loaded))
+            stack.push_async_callback(plane.close)
+            healthy = await self._serve(stack, loaded, plane, stopping)
+        _log.info("stopped", extra={"worker": self._id})
+        return healthy
+
+    def _serve_metrics(self, stack: AsyncExitStack) -> None:
+        stack.callback(self._metrics.close)
+        if self._config.metrics_port is not None:
+            metrics_server = serve_metrics(self._metrics, self._config.host, self._config.metrics_port)
+            stack.push_async_callback(asyncio.to_thread, metrics_server.close)
+
+    async def _serve(
+        self, stack: AsyncExitStack, loaded: LoadedEngine, plane: DataPlane, stopping: asyncio.Event
+    ) -> bool:
+        """From an engine and its data plane to the end of the drain; what is started here is stopped by `stack`."""
         config = self._config
-        metrics = (
-            None if config.metrics_port is None else serve_metrics(self._metrics, config.host, config.metrics_port)
-        )
-        loaded = await asyncio.to_thread(load_engine, config, post_to(asyncio.get_running_loop()), self._metrics)
         gate = Gate(worker_id=self._id, role=config.role, fingerprint=loaded.fingerprint, limit=_REQUEST_LIMIT)
-        plane = await DataPlane.start(self._plane_spec(loaded))
         watch_engine(self._metrics, loaded.engine, gate)
-        watch = PlaneWatch(self._metrics, plane)
+        stack.push_async_callback(PlaneWatch(self._metrics, plane).close)
+        loaded.engine.start()
+        stack.push_async_callback(asyncio.to_thread, loaded.engine.stop, DEADLINES.control)
         server = GrpcServer(config.host, config.port)
-        agent: RegistrationAgent | None = None
-        try:
-            loaded.engine.start()
-            self._add_services(server, gate, loaded, plane)
-            await server.start()
-            gate.state = WorkerState.READY
-            await server.set_serving(True)
-            agent = RegistrationAgent(config.routers, self._info(loaded, server.port), lambda: _report(gate, loaded))
-            agent.start()
-            _log.info("ready", extra={"worker": self._id, "port": server.port, "role": config.role})
-            healthy = await _until_stopped(stopping, loaded, plane)
-            gate.state = WorkerState.DRAINING
-            agent.wake()
-            await server.stop(config.drain_seconds if healthy else 0.0)
-            return healthy
-        finally:
-            if agent is not None:
-                await agent.close()
-            await watch.close()
-            await plane.close()
-            await asyncio.to_thread(loaded.engine.stop, DEADLINES.control)
-            if metrics is not None:
-                await asyncio.to_thread(metrics.close)
-            _log.info("stopped", extra={"worker": self._id})
+        self._add_services(server, gate, loaded, plane)
+        await server.start()
+        stack.push_async_callback(server.stop)
+        gate.state = WorkerState.READY
+        await server.set_serving(True)
+        agent = RegistrationAgent(config.routers, self._info(loaded, server.port), lambda: _report(gate, loaded))
+        stack.push_async_callback(agent.close)
+        agent.start()
+        _log.info("ready", extra={"worker": self._id, "port": server.port, "role": config.role})
+        healthy = await _until_stopped(stopping, loaded, plane)
+        gate.state = WorkerState.DRAINING
+        agent.wake()
+        if healthy:
+            await _drain(server, plane, config.drain_seconds)
+        return healthy
 
     def _plane_spec(self, loaded: LoadedEngine) -> PlaneSpec:
         blocks = loaded.host_blocks
@@ -185,3 +197,14 @@ async def _until_stopped(stopping: asyncio.Event, loaded: LoadedEngine, plane: D
         except TimeoutError:
             continue
     return True
+
+
+async def _drain(server: GrpcServer, plane: DataPlane, seconds: float) -> None:
+    """Finishes the requests that are here, and stays for those who have still to read what was computed for them."""
+    deadline = time.monotonic() + seconds
+    await server.stop(seconds)
+    try:
+        if not await plane.drained(max(0.0, deadline - time.monotonic())):
+            _log.warning("KV handles are still open at the end of the drain")
+    except HalfmoonError as error:
+        _log.warning("the data plane does not say what is still open", extra={"error": error})

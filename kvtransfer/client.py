@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeVar
@@ -26,6 +27,9 @@ from kvtransfer.spec import PlaneSpec
 
 LOCAL_CALL_SECONDS = 10.0
 """Bound of a call to the data plane beyond what it may wait by its own timeout."""
+
+_DRAIN_POLL = 0.05
+"""Seconds between looks at what is still open."""
 
 Response = TypeVar("Response")
 
@@ -187,6 +191,15 @@ class DataPlane:
     async def stats(self) -> pb.StatsResponse:
         """Gauges and counters of the process."""
         return await _answer(self._stub.Stats(pb.StatsRequest(), timeout=LOCAL_CALL_SECONDS))
+
+    async def drained(self, timeout: float) -> bool:  # noqa: ASYNC109
+        """Waits up to `timeout` seconds until no handle is open and no transfer runs; whether that is so now."""
+        deadline = time.monotonic() + timeout
+        while (stats := await self.stats()).handles_open or stats.transfers_active:
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_DRAIN_POLL)
+        return True
 
     async def close(self) -> None:
         """Ends the process and gives up the mapping, when the last view of a block is gone. Idempotent."""

@@ -262,3 +262,12 @@ async def test_aborted_offers_leave_nothing_even_when_they_had_just_been_granted
             await pair.owner.withdraw(offering.result().handle.handle_id, "aborted")
 
     await asyncio.gather(*(one() for _ in range(200)))
+
+
+async def test_an_owner_is_drained_once_its_handles_have_been_read(pair: Pair) -> None:
+    assert await pair.owner.drained(0)
+    prompt = await sealed(pair.owner, 3)
+    assert not await pair.owner.drained(0.1)
+    draining = asyncio.create_task(pair.owner.drained(10))
+    await pull(pair.reader, prompt)
+    assert await draining
