@@ -32,12 +32,14 @@ GEOMETRY = PageGeometry(layers=2, kv_heads=1, page_size=16, head_dim=4, dtype="f
 class Script:
     """What all workers of a test do; `texts` are the choices' answers, repeated where there are more choices.
 
-    A gate that is set to an event holds its tier back until the event is set. `pace` is the time between tokens.
+    A gate that is set to an event holds its tier back until the event is set. `pace` is the time between tokens,
+    `prefill_seconds` that of a prompt.
     """
 
     texts: list[str] = field(default_factory=lambda: ["hello world"])
     cached_tokens: int = 0
     pace: float = 0.0
+    prefill_seconds: float = 0.0
     prefill_gate: asyncio.Event | None = None
     decode_gate: asyncio.Event | None = None
     result_gate: asyncio.Event | None = None
@@ -154,6 +156,7 @@ class FakeWorker(
                 accepted.handle.CopyFrom(self._offer(handle_id))
             yield prefill_pb2.PrefillResponse(accepted=accepted)
             yield prefill_pb2.PrefillResponse(progress=prefill_pb2.PrefillProgress(computed_tokens=1))
+            await asyncio.sleep(self.script.prefill_seconds)
             if self.script.prefill_gate is not None:
                 await self.script.prefill_gate.wait()
             if request.publish_kv:
