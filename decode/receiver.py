@@ -36,11 +36,10 @@ class Receiver:
     async def receive(
         self, request_id: str, handle: kvtransfer_pb2.KvHandle, missing: Sequence[int], seconds: float
     ) -> PullComplete:
-        """Pulls the missing pages into the engine and starts the request's choices. Raises TransferError."""
+        """Pulls the missing pages into the engine, where the request is to be attached then. Raises TransferError."""
         async with aclosing(self._plane.pull(request_id, handle, missing, seconds)) as events:
             async for event in events:
                 if isinstance(event, PullComplete):
-                    self._engine.attach(request_id, event.first_tokens)
                     return event
                 await self._deliver(request_id, event)
         raise TransferError(f"the transfer of request {request_id} ended without a seal")

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import grpc
 
-from decode.lease import keep_lease
+from decode.lease import keep_lease_of
 from decode.receiver import Receiver, check_handle
 from decode.trace import DecodeTrace
 from halfmoon.engine.request import EngineRequest, Event, PromptScored, Started, Task, Tokens
@@ -67,7 +67,7 @@ async def _generate(
     events = Stream()
     moving: asyncio.Task[None] | None = None
     if request.task is Task.ATTACH:
-        moving = asyncio.create_task(_ending_on_error(parts, request.request_id, keep_lease(handle)))
+        moving = asyncio.create_task(_ending_on_error(parts, request.request_id, keep_lease_of(handle)))
     trace.enter("decode queue")
     parts.engine.submit(request, events.put)
     try:
@@ -98,7 +98,9 @@ async def _pull(
     events: Stream,
 ) -> None:
     receiver = Receiver(parts.engine, parts.plane, parts.geometry)
-    events.put(await receiver.receive(request_id, handle, missing, seconds))
+    complete = await receiver.receive(request_id, handle, missing, seconds)
+    events.put(complete)
+    parts.engine.attach(request_id, complete.first_tokens)
 
 
 async def _ending_on_error(parts: Parts, request_id: str, work: Coroutine[None, None, None]) -> None:

@@ -6,6 +6,7 @@
 from kvtransfer.checksum import block_checksum
 from kvtransfer.client import DataPlane
 from kvtransfer.events import PullComplete, PulledBlock
+from kvtransfer.lease import keep_lease
 from kvtransfer.spec import PlaneSpec
 
-__all__ = ["DataPlane", "PlaneSpec", "PullComplete", "PulledBlock", "block_checksum"]
+__all__ = ["DataPlane", "PlaneSpec", "PullComplete", "PulledBlock", "block_checksum", "keep_lease"]

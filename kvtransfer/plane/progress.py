@@ -19,7 +19,6 @@ class HandleProgress:
         self._key = ReadKey(handle.handle_id, handle.owner_incarnation)
         self._checksums = [block.checksum for block in handle.blocks[: handle.ready_count]]
         self._block_count = len(handle.blocks)
-        self._lease_seconds = handle.lease_ms / 1000
         self._seal: pb.KvSeal | None = None
         self._changed = asyncio.Condition()
 
@@ -58,16 +57,6 @@ class HandleProgress:
             call.cancel()
         if self._seal is None:
             raise TransferError("the owner ended the watch without seal or reason")
-
-    async def keep_lease(self, peer: Peer, control_seconds: float) -> None:
-        """Renews the lease at a third of it until cancelled. Raises LeaseExpiredError, or when the owner is silent."""
-        request = pb.RenewRequest(handle_id=self._key.handle_id, expected_incarnation=self._key.incarnation)
-        while True:
-            await asyncio.sleep(self._lease_seconds / 3)
-            try:
-                await peer.stub.Renew(request, timeout=control_seconds)
-            except grpc.aio.AioRpcError as error:
-                raise error_from_rpc(error) from error
 
     async def _learn(self, response: pb.WatchResponse) -> None:
         if response.incarnation != self._key.incarnation:

@@ -15,6 +15,7 @@ from halfmoon.telemetry import FieldLogger, OpenSpan
 from halfmoon.telemetry import conventions as names
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from kvtransfer.core.transfer import Transfer, TransferState
+from kvtransfer.lease import keep_lease
 from kvtransfer.plane.context import PlaneContext
 from kvtransfer.plane.peer import Peer
 from kvtransfer.plane.progress import HandleProgress
@@ -85,11 +86,12 @@ class Pull:
 
     async def _receive(self, peer: Peer) -> pb.KvSeal:
         """All blocks and the seal, while the lease is kept."""
-        progress = HandleProgress(self._request.handle)
+        handle = self._request.handle
+        progress = HandleProgress(handle)
         async with first_error_group() as group:
             helpers = [
                 group.create_task(progress.follow(peer)),
-                group.create_task(progress.keep_lease(peer, self._context.spec.control_seconds)),
+                group.create_task(keep_lease(peer.stub, handle, control_seconds=self._context.spec.control_seconds)),
             ]
             await self._reader.run(peer, progress)
             seal = await progress.wait_sealed()

@@ -48,6 +48,16 @@ async def test_every_page_of_a_fresh_prompt_is_moved_once(pair: Pair) -> None:
     assert moved.transport == "shm"
 
 
+@pytest.mark.parametrize("max_tokens", [1, 3])
+async def test_the_transfer_is_told_before_any_token_and_always(pair: Pair, max_tokens: int) -> None:
+    prefill, decode = pair
+    ids, params = prompt(75, 21), sampling(max_tokens)
+    first = await prefilled(prefill, prefill_request(ids, params))
+    _, responses = await decoded(decode, decode_request(ids, params, first.handle))
+    kinds = [response.WhichOneof("event") for response in responses]
+    assert kinds == ["accepted", "transferred", *["tokens"] * (max_tokens - 1)]
+
+
 async def test_decode_pulls_while_prefill_still_computes(pair: Pair) -> None:
     """The stream to decode opens at `accepted`; its pages wait for the chunks."""
     prefill, decode = pair
