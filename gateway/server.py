@@ -11,6 +11,7 @@ import uvicorn
 from gateway.app import create_app
 from gateway.client import RouterClient
 from gateway.config import GatewayConfig
+from gateway.connection import PunctualProtocol
 from gateway.running import Running
 from halfmoon.errors import ConfigError, UnavailableError
 from halfmoon.telemetry import Metrics
@@ -24,6 +25,8 @@ _SILENT_SECONDS = 30
 """A connection without traffic for this long is probed; after as long again without an answer it is dead."""
 
 _KEEP_ALIVE_SECONDS = 75
+"""How long a connection may be silent between requests, and how long the head of one may take."""
+
 _BACKLOG = 2048
 
 
@@ -59,7 +62,7 @@ class GatewayProgram:
         self._server = _Server(
             uvicorn.Config(
                 app,
-                http="h11",
+                http=PunctualProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
