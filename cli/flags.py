@@ -10,6 +10,7 @@ from pathlib import Path
 from cli import flag_types
 from cli.environment import default_dtype
 from halfmoon.config import DEADLINES, PAGE_SIZE, SPLIT_THRESHOLD
+from halfmoon.errors import ConfigError
 
 DTYPES = ("float32", "bfloat16")
 TRANSPORTS = ("shm", "tcp")
@@ -104,8 +105,14 @@ def add_api_key(group: argparse._ArgumentGroup) -> None:
 
 
 def api_key(args: Namespace) -> str | None:
-    """The key of --api-key or the environment; None where there is none."""
-    return args.api_key or os.environ.get(API_KEY_VARIABLE) or None
+    """The key of --api-key or the environment; None where there is none.
+
+    Raises ConfigError for an empty --api-key: an unset shell variable must not open the API to everybody.
+    """
+    given: str | None = args.api_key
+    if given is not None and not given.strip():
+        raise ConfigError("--api-key is empty: give a key, or leave the flag out", param="api_key")
+    return given or os.environ.get(API_KEY_VARIABLE) or None
 
 
 def add_served_name(group: argparse._ArgumentGroup) -> None:

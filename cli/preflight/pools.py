@@ -34,7 +34,8 @@ class PoolSizes:
 def _check(flag: str, pages: int, geometry: PageGeometry, context: int) -> None:
     if pages < geometry.pages_for(context):
         held, needed = pages * geometry.page_size, geometry.pages_for(context) * geometry.block_bytes
+        shorter = f", or --max-model-len {held} or less" if held else ""
         raise ConfigError(
             f"{flag} holds {held} tokens, fewer than the context of {context}: "
-            f"give {flag} {-(-needed // MIB)}MiB or more, or --max-model-len {held} or less"
+            f"give {flag} {-(-needed // MIB)}MiB or more{shorter}"
         )

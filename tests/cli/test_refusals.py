@@ -93,6 +93,11 @@ def test_too_little_memory_for_one_context(default_model: Path) -> None:
     assert "--kv-memory holds 2240 tokens, fewer than the context of 8192" in line
     assert "give --kv-memory 360MiB or more, or --max-model-len 2240 or less" in line
     assert "--host-kv-memory" in refusal(str(default_model), "--host-kv-memory", "100MiB")
+    assert refusal(str(default_model), "--kv-memory", "1MiB").endswith("give --kv-memory 360MiB or more")
+
+
+def test_an_empty_api_key() -> None:
+    assert "--api-key is empty" in refusal("--api-key", "")
 
 
 def test_more_context_than_the_model_has(default_model: Path) -> None:
