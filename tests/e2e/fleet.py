@@ -136,11 +136,12 @@ def serving(folder: Path, *arguments: str) -> Iterator[Fleet]:
 
 
 def _wait_ready(fleet: Fleet) -> None:
+    """The gateway is ready as soon as one worker can serve; the announcement comes when all programs are."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         assert fleet.process.poll() is None, fleet.log()[-4000:]
         try:
-            if httpx.get(f"{fleet.url}/readyz", timeout=5).status_code == 200:
+            if httpx.get(f"{fleet.url}/readyz", timeout=5).status_code == 200 and "\nReady: " in fleet.log():
                 return
         except httpx.TransportError:
             pass
