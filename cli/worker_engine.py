@@ -58,7 +58,8 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
         host_kv_memory=config.host_kv_memory,
     )
     counter = CompileCounter()
-    _log.info("loading", extra={"model": config.model.name, "dtype": config.dtype})
+    name = config.served_model_name or config.model.name
+    _log.info("loading", extra={"model": name, "dtype": config.dtype})
     model = load_model(checkpoint, dtype=config.dtype, progress=_Pace("loaded weights", _megabytes))
     buckets = BucketTable.default(page_size=config.page_size)
     runner_config = RunnerConfig(geometry, sizes.pages, sizes.max_model_len, buckets, decodes=config.role != "prefill")
