@@ -9,11 +9,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cli.ending import end_over
 from cli.loop import run_until_signal
 from cli.worker_engine import LoadedEngine, load_engine
 from cli.worker_metrics import PlaneWatch, watch_engine
 from decode import DecodeServicer
 from halfmoon.config import DEADLINES, PAGE_SIZE
+from halfmoon.engine.engine import ENGINE_THREAD
 from halfmoon.errors import HalfmoonError
 from halfmoon.rpc import GrpcServer, RegistrationAgent, WorkerReport
 from halfmoon.telemetry import Metrics, TelemetrySettings, serve_metrics
@@ -65,7 +67,7 @@ class WorkerConfig:
 
 
 def run_worker(config: WorkerConfig) -> int:
-    """Serves until told to stop; returns the exit status."""
+    """Serves until told to stop; returns the exit status, or ends the process with it while a step still runs."""
     failed = False
 
     async def run(stopping: asyncio.Event) -> None:
@@ -73,7 +75,7 @@ def run_worker(config: WorkerConfig) -> int:
         failed = not await Worker(config).run(stopping)
 
     status = run_until_signal(config.role, run, config.telemetry, name=config.worker_id)
-    return 1 if failed else status
+    return end_over(ENGINE_THREAD, 1 if failed else status)
 
 
 class Worker:

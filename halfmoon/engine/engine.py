@@ -25,6 +25,9 @@ Post = Callable[[list[tuple[Sink, Event]]], None]
 
 Result = TypeVar("Result")
 
+ENGINE_THREAD = "engine"
+"""Name of the thread that runs device steps."""
+
 _IDLE_WAIT = 1.0
 """Seconds after which an idle engine turns once, to show that it lives."""
 
@@ -44,7 +47,7 @@ class Engine:
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._stopping = False
         self._failure: HalfmoonError | None = None
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=ENGINE_THREAD, daemon=True)
 
     @property
     def failure(self) -> HalfmoonError | None:
