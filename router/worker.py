@@ -107,11 +107,6 @@ class Worker:
         return self._requests.estimate(self.load.running + self.load.waiting)
 
     @property
-    def own_requests(self) -> int:
-        """Requests of this router at this worker."""
-        return self._requests.own
-
-    @property
     def pages_used(self) -> int:
         """Pages in use, now."""
         return self._pages.estimate(self.load.pages_total - self.load.pages_free)

@@ -79,10 +79,6 @@ class GrpcServer:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._errors.wait_idle(), bound)
 
-    async def wait_closed(self) -> None:
-        """Returns when the server has ended."""
-        await self._server.wait_for_termination()
-
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
