@@ -12,6 +12,7 @@ from pathlib import Path
 from cli.ending import end_over
 from cli.loop import run_until_signal
 from cli.worker_engine import LoadedEngine, load_engine
+from cli.worker_health import until_stopped
 from cli.worker_metrics import PlaneWatch, watch_engine
 from decode import DecodeServicer
 from halfmoon.config import DEADLINES, PAGE_SIZE
@@ -90,7 +91,7 @@ class Worker:
             self._metrics.show_vllm_names(lambda: config.served_model_name or config.model.name)
 
     async def run(self, stopping: asyncio.Event) -> bool:
-        """Loads, serves, drains. False when the engine or the data plane failed."""
+        """Loads, serves, drains. False when the engine failed or hangs, or the data plane died."""
         async with AsyncExitStack() as stack:
             self._serve_metrics(stack)
             loaded = await asyncio.to_thread(
@@ -128,7 +129,7 @@ class Worker:
         stack.push_async_callback(agent.close)
         agent.start()
         _log.info("ready", extra={"worker": self._id, "port": server.port, "role": config.role})
-        healthy = await _until_stopped(stopping, loaded, plane)
+        healthy = await until_stopped(stopping, loaded.engine, plane.died)
         gate.state = WorkerState.DRAINING
         agent.wake()
         if healthy:
@@ -183,22 +184,6 @@ def _report(gate: Gate, loaded: LoadedEngine) -> WorkerReport:
         prefill_tokens_queued=status.prefill_tokens_queued,
     )
     return WorkerReport(_STATES[gate.state], load, stored, removed)
-
-
-async def _until_stopped(stopping: asyncio.Event, loaded: LoadedEngine, plane: DataPlane) -> bool:
-    """Waits for the signal; False when the engine or the data plane ended by itself."""
-    while not stopping.is_set():
-        if loaded.engine.failure is not None:
-            _log.error("the engine failed", extra={"error": loaded.engine.failure})
-            return False
-        if plane.died.done():
-            _log.error("the data plane died")
-            return False
-        try:
-            await asyncio.wait_for(stopping.wait(), DEADLINES.heartbeat / 4)
-        except TimeoutError:
-            continue
-    return True
 
 
 async def _drain(server: GrpcServer, plane: DataPlane, seconds: float) -> None:
