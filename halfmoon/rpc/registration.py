@@ -51,6 +51,8 @@ class RegistrationAgent:
     ) -> None:
         self._info = info
         self._report = report
+        self.leaving = False
+        """The worker drains: routers that are gone already are no news."""
         self._feed = CacheFeed()
         self._links = [_RouterLink(address, self._feed.cursor(), self, interval) for address in routers]
         self._tasks: list[asyncio.Task[None]] = []
@@ -111,6 +113,7 @@ class RegistrationAgent:
     def collect(self) -> WorkerReport:
         """Asks the worker, and keeps its cache changes for all routers."""
         report = self._report()
+        self.leaving = report.state == router_pb2.WORKER_STATE_DRAINING
         self._feed.apply(report.stored, report.removed)
         return report
 
@@ -185,7 +188,7 @@ class _RouterLink:
     def _failed(self, error: HalfmoonError) -> None:
         """The router may or may not have taken the heartbeat: it gets everything anew."""
         self._cursor.reset()
-        if self.failure is None or self.failure.reason != error.reason:
+        if not self._agent.leaving and (self.failure is None or self.failure.reason != error.reason):
             level = logging.WARNING if isinstance(error, UnavailableError) else logging.ERROR
             _log.log(level, "router does not answer to this worker: %s", error.message, extra={"router": self.address})
         self.failure = error

@@ -14,6 +14,7 @@ from halfmoon.rpc import GrpcServer, RegistrationAgent, WorkerReport
 from halfmoon.v1 import router_pb2, router_pb2_grpc
 
 READY, STOPPED = router_pb2.WORKER_STATE_READY, router_pb2.WORKER_STATE_STOPPED
+DRAINING = router_pb2.WORKER_STATE_DRAINING
 BEAT = 0.05
 
 
@@ -156,6 +157,19 @@ async def test_a_router_that_restarts_knows_the_worker_again_soon() -> None:
             assert time.monotonic() - begin < 2
         finally:
             await second.stop()
+
+
+@pytest.mark.parametrize(("state", "lines"), [(READY, 1), (DRAINING, 0)])
+async def test_a_router_that_went_is_news_unless_the_worker_goes_too(
+    caplog: pytest.LogCaptureFixture, state: "router_pb2.WorkerState.ValueType", lines: int
+) -> None:
+    registry, worker = Registry(), Worker()
+    async with registered(registry, worker=worker) as agent:
+        worker.state = state
+        await until(lambda: registry.heartbeats and registry.heartbeats[-1].state == state)
+        await registry.stop()
+        await until(lambda: agent.refusals)
+    assert sum("does not answer" in record.message for record in caplog.records) == lines
 
 
 async def test_a_router_that_hangs_delays_no_other() -> None:
