@@ -36,7 +36,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServicer):
         context: grpc.aio.ServicerContext[decode_pb2.DecodeRequest, decode_pb2.DecodeResponse],
     ) -> AsyncIterator[decode_pb2.DecodeResponse]:
         """One request; the stream's end, however it comes, leaves nothing behind."""
-        with self._gate.enter("decode", request.model_fingerprint):
+        with self._gate.enter("decode", request.model_fingerprint, request.request_id):
             parts = self._parts
             task = Task.ATTACH if request.HasField("handle") else Task.GENERATE
             wanted = engine_request(request, task, vocab=parts.vocab)

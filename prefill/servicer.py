@@ -52,7 +52,7 @@ class PrefillServicer(prefill_pb2_grpc.PrefillServicer):
         context: grpc.aio.ServicerContext[prefill_pb2.PrefillRequest, prefill_pb2.PrefillResponse],
     ) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
         """One prompt; the stream's end, however it comes, leaves nothing behind but a sealed handle."""
-        with self._gate.enter("prefill", request.model_fingerprint):
+        with self._gate.enter("prefill", request.model_fingerprint, request.request_id):
             wanted = engine_request(request, Task.PREFILL, vocab=self._parts.vocab, publish=request.publish_kv)
             with PrefillTrace(request) as trace:
                 if request.publish_kv:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 
-from halfmoon.errors import IncompatibleError, OverloadedError, UnavailableError
+from halfmoon.errors import IncompatibleError, InvalidRequestError, OverloadedError, UnavailableError
 
 _RETRY_AFTER = 1.0
 
@@ -18,25 +18,30 @@ class WorkerState(Enum):
 
 
 class Gate:
-    """Counts the requests that are inside; at most `limit` at once."""
+    """Counts the requests that are inside: at most `limit` at once, each id once, so that no call ends another's."""
 
     def __init__(self, *, worker_id: str, role: str, fingerprint: str, limit: int) -> None:
         self.state = WorkerState.STARTING
         self.inside = 0
+        self._ids: set[str] = set()
         self._worker_id = worker_id
         self._role = role
         self._fingerprint = fingerprint
         self._limit = limit
 
     @contextmanager
-    def enter(self, work: str, fingerprint: str) -> Iterator[None]:
+    def enter(self, work: str, fingerprint: str, request_id: str) -> Iterator[None]:
         """For the time of one request of kind `work`, "prefill" or "decode". Raises what refuses it."""
         self._check(work, fingerprint)
+        if request_id in self._ids:
+            raise InvalidRequestError(f"request id {request_id!r} is already running", param="request_id")
+        self._ids.add(request_id)
         self.inside += 1
         try:
             yield
         finally:
             self.inside -= 1
+            self._ids.discard(request_id)
 
     def _check(self, work: str, fingerprint: str) -> None:
         if self.state is not WorkerState.READY:

@@ -71,3 +71,16 @@ async def test_a_full_worker_refuses_at_once_with_a_hint(pair: Pair) -> None:
         await prefilled(prefill, prefill_request(prompt(5), sampling()))
     assert failed.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     prefill.gate.inside -= 64
+
+
+async def test_a_request_id_in_use_is_refused_and_the_first_goes_on(pair: Pair) -> None:
+    _, decode = pair
+    request = decode_request(prompt(20), sampling(40))
+    first = decode.decode.Generate(request, timeout=60)
+    await anext(aiter(first))
+    for _ in range(3):
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await decoded(decode, request)
+        assert reason(failed.value) == "INVALID_REQUEST"
+    tokens = [token async for response in first for token in response.tokens.tokens]
+    assert len(tokens) == 40
