@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
+from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import CancelledError, HalfmoonError, UnavailableError
 from halfmoon.rpc import error_from_rpc, open_channel
 from halfmoon.telemetry import call_span
@@ -107,5 +108,5 @@ class RouterClient:
 def _domain_error(rpc_error: grpc.aio.AioRpcError) -> HalfmoonError:
     error = error_from_rpc(rpc_error)
     if isinstance(error, CancelledError):
-        return UnavailableError("the router ended the request before it was complete", retry_after=1.0)
+        return UnavailableError("the router ended the request before it was complete", retry_after=RETRY_AFTER)
     return error

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
+from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import HalfmoonError, OverloadedError, UnavailableError
 
 
@@ -30,9 +31,9 @@ class Running:
     def admitted(self) -> Iterator[None]:
         """Holds a place. Raises UnavailableError while draining and OverloadedError when all places are taken."""
         if self.draining:
-            raise UnavailableError("the server is shutting down", retry_after=1.0)
+            raise UnavailableError("the server is shutting down", retry_after=RETRY_AFTER)
         if self.count >= self._limit:
-            raise OverloadedError(f"{self._limit} requests are under way already", retry_after=1.0)
+            raise OverloadedError(f"{self._limit} requests are under way already", retry_after=RETRY_AFTER)
         self.count += 1
         self._idle.clear()
         try:

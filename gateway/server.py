@@ -13,6 +13,7 @@ from gateway.client import RouterClient
 from gateway.config import GatewayConfig
 from gateway.connection import PunctualProtocol
 from gateway.running import Running
+from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import ConfigError, UnavailableError
 from halfmoon.telemetry import Metrics
 
@@ -93,7 +94,7 @@ class GatewayProgram:
         self._running.drain()
         if not await self._running.wait_idle(self._config.drain_seconds if grace is None else grace):
             _log.warning("requests ended by force", extra={"count": self._running.count})
-            self._running.abort(UnavailableError("the server is shutting down", retry_after=1.0))
+            self._running.abort(UnavailableError("the server is shutting down", retry_after=RETRY_AFTER))
             await self._running.wait_idle(_ABORT_SECONDS)
         self._server.should_exit = True
         await self._serving

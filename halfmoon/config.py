@@ -39,6 +39,9 @@ MAX_LOGIT_BIASES = 1024
 MAX_STOP_TOKEN_IDS = 256
 """Stop tokens that one request may name beside the model's end tokens."""
 
+RETRY_AFTER = 1.0
+"""Seconds, one heartbeat, after which what was full, draining or gone may serve again: the hint with a refusal."""
+
 ROUTER_QUEUE = 1024
 """Requests that a router holds at once."""
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
 from halfmoon.cache.hashing import cache_salt, page_hashes
+from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import InvalidRequestError, ModelNotFoundError, OverloadedError, UnavailableError
 from halfmoon.telemetry import span
 from halfmoon.text import TextModel
@@ -16,7 +17,7 @@ from router.fleet import Fleet
 from router.job import Job
 from router.links import Links
 from router.metrics import RouterMetrics
-from router.policy import RETRY_AFTER, Demand, plan
+from router.policy import Demand, plan
 from router.preparation import Preparation, check_request_id, drawn_request_id
 from router.record import RequestRecord
 from router.tasks import BackgroundTasks

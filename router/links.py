@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar, cast
 
 import grpc
 
-from halfmoon.config import DEADLINES
+from halfmoon.config import DEADLINES, RETRY_AFTER
 from halfmoon.errors import (
     CancelledError,
     HalfmoonError,
@@ -18,7 +18,6 @@ from halfmoon.errors import (
 from halfmoon.rpc import error_from_rpc, open_channel
 from halfmoon.telemetry import OpenSpan
 from halfmoon.v1 import decode_pb2_grpc, kvtransfer_pb2, kvtransfer_pb2_grpc, prefill_pb2_grpc
-from router.policy import RETRY_AFTER
 from router.tasks import BackgroundTasks
 from router.worker import Worker
 

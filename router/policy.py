@@ -7,15 +7,13 @@ moving the KV is worth, and how much the requests that a decode worker already h
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import UnavailableError
 from router.config import PolicySettings
 from router.worker import Role, Worker
 
 _NO_ROOM = 1e9
 """Outweighs everything: a worker without free pages is taken only when none has any."""
-
-RETRY_AFTER = 1.0
-"""Seconds after which a worker may have come: one heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 
+from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import IncompatibleError, InvalidRequestError, OverloadedError, UnavailableError
-
-_RETRY_AFTER = 1.0
 
 
 class WorkerState(Enum):
@@ -46,7 +45,7 @@ class Gate:
     def _check(self, work: str, fingerprint: str) -> None:
         if self.state is not WorkerState.READY:
             message = f"worker {self._worker_id} is {self.state.value} and takes no requests"
-            raise UnavailableError(message, retry_after=_RETRY_AFTER)
+            raise UnavailableError(message, retry_after=RETRY_AFTER)
         if self._role not in (work, "both"):
             raise IncompatibleError(f"worker {self._worker_id} has the role {self._role} and does no {work}")
         if fingerprint != self._fingerprint:
@@ -55,4 +54,4 @@ class Gate:
             )
         if self.inside >= self._limit:
             message = f"worker {self._worker_id} holds {self.inside} requests, its bound"
-            raise OverloadedError(message, retry_after=_RETRY_AFTER)
+            raise OverloadedError(message, retry_after=RETRY_AFTER)

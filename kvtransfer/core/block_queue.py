@@ -4,6 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
+from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import OverloadedError
 from kvtransfer.core.pool import BlockOwner, BlockPool
 
@@ -62,7 +63,9 @@ class BlockQueue:
         """Puts a ticket in line; `advance` grants it. Raises OverloadedError when the line is full."""
         lane = self._lanes[ticket.lane]
         if len(lane) >= self._bound:
-            raise OverloadedError(f"{len(lane)} {ticket.lane.value}s wait for host blocks already", retry_after=1.0)
+            raise OverloadedError(
+                f"{len(lane)} {ticket.lane.value}s wait for host blocks already", retry_after=RETRY_AFTER
+            )
         lane.append(ticket)
 
     def leave(self, ticket: Ticket) -> None:

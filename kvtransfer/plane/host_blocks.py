@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterable
 
+from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import InvalidRequestError, OverloadedError
 from kvtransfer.core.block_queue import BlockQueue, Lane, Outcome, Ticket
 from kvtransfer.core.pool import BlockOwner, BlockPool, Use
@@ -43,7 +44,8 @@ class HostBlocks:
             await self._wait(ticket)
         if ticket.outcome is not Outcome.GRANTED:
             raise OverloadedError(
-                f"no {least} host blocks in time: {self.used_count} of {self._pool.total} are in use", retry_after=1.0
+                f"no {least} host blocks in time: {self.used_count} of {self._pool.total} are in use",
+                retry_after=RETRY_AFTER,
             )
         return ticket.blocks
 
