@@ -29,11 +29,15 @@ class Repository:
 
 @dataclass
 class FakeHub:
-    """`sent` has the path of each file whose content was asked for; `status` is answered to everything when set."""
+    """`sent` has the path of each file whose content was asked for; `status` is answered to everything when set.
+
+    `breaks` counts the downloads that end after half of what they should send.
+    """
 
     repositories: dict[str, Repository] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
     status: int | None = None
+    breaks: int = 0
     url: str = ""
 
 
@@ -106,19 +110,27 @@ class _Handler(BaseHTTPRequestHandler):
         body = repository.files[name]
         if self.command == "GET":
             self.hub.sent.append(name)
-        self._send(200, body, {"ETag": f'"{_digest(body)}"', "X-Repo-Commit": COMMIT})
+        headers = {"ETag": f'"{_digest(body)}"', "X-Repo-Commit": COMMIT}
+        start = int(re.sub(r"\D", "", self.headers.get("Range", "0")))
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+        self._send(206 if start else 200, body[start:], headers, breaks=self.hub.breaks > 0)
 
     def _send_json(self, content: object) -> None:
         self._send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
-    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def _send(self, status: int, body: bytes, headers: dict[str, str], *, breaks: bool = False) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
+        if self.command != "GET":
+            return
+        if breaks:
+            self.hub.breaks -= 1
+            self.close_connection = True
+        self.wfile.write(body[: len(body) // 2] if breaks else body)
 
 
 def _info(name: str, repository: Repository) -> dict[str, object]:

@@ -76,6 +76,13 @@ def test_one_missing_file_alone_is_sent(hub: FakeHub) -> None:
     assert hub.sent == ["chat_template.jinja"]
 
 
+def test_a_download_that_breaks_off_goes_on_where_it_stopped(hub: FakeHub) -> None:
+    hub.breaks = 2
+    path = resolve_model("org/small:Small-Q8_0.gguf")
+    assert path.read_bytes() == hub.repositories["org/small"].files["Small-Q8_0.gguf"]
+    assert len(hub.sent) == 3
+
+
 def test_progress_grows_to_the_size_of_all_files(hub: FakeHub) -> None:
     progress = Recorder()
     resolve_model("org/small", progress=progress)
