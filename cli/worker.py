@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cli.advertised import advertised_host
 from cli.ending import end_over
 from cli.loop import run_until_signal
 from cli.worker_engine import LoadedEngine, load_engine
@@ -86,6 +87,7 @@ class Worker:
         self._config = config
         self._id = config.worker_id or f"{config.role}-{socket.gethostname()}-{secrets.token_hex(3)}"
         self._incarnation = secrets.randbits(64) | 1
+        self._advertised = advertised_host(config.host, config.routers[0])
         self._metrics = Metrics(config.role)
         if config.telemetry.metrics_names == "vllm":
             self._metrics.show_vllm_names(lambda: config.served_model_name or config.model.name)
@@ -145,7 +147,7 @@ class Worker:
             geometry=loaded.geometry,
             host_blocks=blocks,
             host=self._config.host,
-            advertised_host=_advertised(self._config.host),
+            advertised_host=self._advertised,
             transports=self._config.transports,
             telemetry=self._config.telemetry,
             pull_reserve=min(_PULL_RESERVE, blocks // 2) if self._config.role == "both" else 0,
@@ -160,17 +162,12 @@ class Worker:
         return router_pb2.WorkerInfo(
             worker_id=self._id,
             incarnation=self._incarnation,
-            address=f"{_advertised(self._config.host)}:{port}",
+            address=f"{self._advertised}:{port}",
             role=_ROLES[self._config.role],
             model_fingerprint=loaded.fingerprint,
             geometry=geometry_to_pb(loaded.geometry),
             max_model_len=loaded.max_model_len,
         )
-
-
-def _advertised(host: str) -> str:
-    """The address that peers connect to: a name of this machine where the worker listens on every interface."""
-    return socket.gethostbyname(socket.gethostname()) if host in {"0.0.0.0", "::"} else host
 
 
 def _report(gate: Gate, loaded: LoadedEngine) -> WorkerReport:
