@@ -68,9 +68,9 @@ class Child:
             self._process.terminate()
 
     def kill(self) -> None:
-        """Ends it and all of its group at once."""
+        """Ends it at once; `wait` sees to the rest of its group, which may have files to remove."""
         with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+            self._process.kill()
 
 
 def describe_status(status: int) -> str:

@@ -11,6 +11,17 @@ import time
 
 from cli.parent_death import end_with_parent
 
+TIDY_CHILD = """
+import os, pathlib, sys, time
+file, parent = pathlib.Path(sys.argv[1]), os.getppid()
+file.touch()
+print("child has its file", flush=True)
+while os.getppid() == parent:
+    time.sleep(0.02)
+file.unlink()
+"""
+"""A process that removes its file once its parent has ended."""
+
 
 class Ready(http.server.BaseHTTPRequestHandler):
     """Answers 200 to everything, or 503."""
@@ -35,6 +46,7 @@ def main() -> int:
     parser.add_argument("--status", type=int, default=3)
     parser.add_argument("--ignore-sigterm", action="store_true")
     parser.add_argument("--with-child", action="store_true")
+    parser.add_argument("--with-tidy-child", metavar="FILE")
     parser.add_argument("--never-ready", action="store_true")
     parser.add_argument("--drain-takes", type=float, default=0.0)
     args = parser.parse_args()
@@ -44,6 +56,8 @@ def main() -> int:
     if args.with_child:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         print(f"child {child.pid}", flush=True)
+    if args.with_tidy_child:
+        subprocess.Popen([sys.executable, "-c", TIDY_CHILD, args.with_tidy_child])
     print(f"pid {os.getpid()}", flush=True)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", args.port), Ready)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -71,6 +72,18 @@ def test_second_ctrl_c_ends_everything_at_once() -> None:
         started.process.send_signal(signal.SIGINT)
         assert started.wait() == 130
         assert not any(map(alive, pids(started)))
+
+
+def test_what_a_program_started_cleans_up_after_a_second_ctrl_c(tmp_path: Path) -> None:
+    file = tmp_path / "socket"
+    with fleet("--ignore-sigterm", "", f"--with-tidy-child {file}", drain=60.0) as started:
+        started.wait_for("READY")
+        started.wait_for("child has its file")
+        started.process.send_signal(signal.SIGINT)
+        started.wait_for("draining")
+        started.process.send_signal(signal.SIGINT)
+        assert started.wait() == 130
+    assert not file.exists()
 
 
 def test_drain_is_bounded() -> None:
