@@ -13,7 +13,8 @@ OURS = "halfmoon"
 def render(comparison: Comparison) -> str:
     """Medians of every phase with ratios to Halfmoon's, then shares of the limits, then warnings."""
     machine = comparison.machine
-    head = f"{machine.processor}, {machine.cores} cores; medians of {comparison.runs} runs; float32"
+    runs = f"medians of {comparison.runs} runs" if comparison.runs > 1 else "one run"
+    head = f"{machine.processor}, {machine.cores} cores; {runs}; float32"
     return "\n".join([head, "", *columns(_rows(comparison)), "", *_limits(comparison), *_warnings(comparison)])
 
 
