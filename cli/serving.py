@@ -1,8 +1,6 @@
 """From the options of `halfmoon serve` to running programs."""
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import uvloop
 
@@ -53,17 +51,10 @@ def memory_plan(engine: EngineFlags, facts: ModelFacts, workers: int) -> MemoryP
 
 def serve(options: ServeOptions, facts: ModelFacts) -> int:
     """Runs the programs until told to stop; returns the exit status."""
-    with tempfile.TemporaryDirectory(prefix="halfmoon-") as folder:
-        return _supervise(_with_shared_cores(options, Path(folder)), facts)
-
-
-def _with_shared_cores(options: ServeOptions, folder: Path) -> ServeOptions:
-    """Workers on the same CPU share its cores by need; on TPUs each has chips of its own."""
-    if has_tpu_library() or len(options.roles) == 1:
-        return options
-    file = folder / "cores"
-    CoreShare.create(file, len(options.roles))
-    return replace(options, core_file=file)
+    if has_tpu_library() or len(options.roles) == 1:  # on TPUs each worker has chips of its own
+        return _supervise(options, facts)
+    with CoreShare.file(len(options.roles)) as file:
+        return _supervise(replace(options, core_file=file), facts)
 
 
 def _supervise(options: ServeOptions, facts: ModelFacts) -> int:

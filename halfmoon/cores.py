@@ -1,15 +1,16 @@
 """Workers of one machine share its cores by need: one that works alone has all, several that work have a part each.
 
-XLA's thread pools of two processes on the same cores wait for each other at every operation; apart they do not. Each
-worker stamps a shared file when it begins a step, and reads the others' stamps; whoever sees the set of workers change
-moves its own threads. A worker that died stops stamping and no longer counts.
+A step of one worker then disturbs no step of another. Each worker stamps a shared file when it begins a step, and reads
+the others' stamps; whoever sees the set of workers change moves its own threads. A worker that died stops stamping and
+no longer counts.
 """
 
 import mmap
 import os
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -48,9 +49,15 @@ class CoreShare:
         self._stamps.close()
 
     @staticmethod
-    def create(path: Path, workers: int) -> None:
-        """Makes the file for so many workers, all idle."""
-        path.write_bytes(bytes(workers * _STAMP.size))
+    @contextmanager
+    def file(workers: int) -> Iterator[Path]:
+        """A file for so many workers, all idle. It is in memory: however this process ends, nothing of it is left."""
+        descriptor = os.memfd_create("halfmoon-cores")
+        try:
+            os.ftruncate(descriptor, workers * _STAMP.size)
+            yield Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
 
     def work(self) -> None:
         """Says that a step begins, and moves this process to its part of the cores."""

@@ -1,7 +1,6 @@
 """Workers share the cores by need."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -32,11 +31,10 @@ def test_every_core_is_used_when_cores_suffice() -> None:
         assert sum(len(part) for part in parts) == 8
 
 
-def test_a_worker_moves_when_another_begins_and_back_when_it_rests(tmp_path: Path) -> None:
-    path, all_cores = tmp_path / "cores", os.sched_getaffinity(0)
-    CoreShare.create(path, 2)
+def test_a_worker_moves_when_another_begins_and_back_when_it_rests() -> None:
+    all_cores = os.sched_getaffinity(0)
     try:
-        with CoreShare(path, 0, 2) as first, CoreShare(path, 1, 2) as second:
+        with CoreShare.file(2) as path, CoreShare(path, 0, 2) as first, CoreShare(path, 1, 2) as second:
             first.work()
             assert os.sched_getaffinity(0) == all_cores
             second.work()
