@@ -14,6 +14,7 @@ from halfmoon.errors import ConfigError
 
 DTYPES = ("float32", "bfloat16")
 TRANSPORTS = ("shm", "tcp")
+KERNELS = ("auto", "xla")
 LOOPBACK = "127.0.0.1"
 API_KEY_VARIABLE = "HALFMOON_API_KEY"
 
@@ -33,6 +34,7 @@ class EngineFlags:
     host_kv_memory: int | None
     page_size: int
     transports: tuple[str, ...]
+    kernels: str = "auto"
 
     @classmethod
     def parse(cls, args: Namespace) -> "EngineFlags":
@@ -44,11 +46,13 @@ class EngineFlags:
             host_kv_memory=args.host_kv_memory,
             page_size=args.page_size,
             transports=args.transports,
+            kernels=args.kernels,
         )
 
     def argv(self) -> list[str]:
         """The flags that `parse` reads as this."""
         flags = ["--dtype", self.dtype, "--page-size", str(self.page_size), "--transports", ",".join(self.transports)]
+        flags += ["--kernels", self.kernels]
         for name in ("max_model_len", "kv_memory", "host_kv_memory"):
             if (value := getattr(self, name)) is not None:
                 flags += [f"--{name.replace('_', '-')}", str(value)]
@@ -176,6 +180,12 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         type=_transports,
         default=TRANSPORTS,
         help=f"how KV may travel, comma separated, best first (default: {','.join(TRANSPORTS)})",
+    )
+    group.add_argument(
+        "--kernels",
+        choices=KERNELS,
+        default="auto",
+        help="the fastest kernels for each operation (auto), or plain XLA alone, to compare (xla)",
     )
 
 

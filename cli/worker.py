@@ -62,6 +62,7 @@ class WorkerConfig:
     metrics_port: int | None = None
     drain_seconds: float = DEADLINES.drain
     transports: tuple[str, ...] = ("shm", "tcp")
+    kernels: str = "auto"
     served_model_name: str | None = None
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     core_share: tuple[int, int, Path] | None = None

@@ -13,6 +13,7 @@ from halfmoon.cores import CoreShare
 from halfmoon.engine.core import EngineCore
 from halfmoon.engine.engine import Engine, Post
 from halfmoon.engine.pace import Pace
+from halfmoon.kernels.choice import choose_kernels
 from halfmoon.models.registry import load_model, model_config
 from halfmoon.runner.buckets import BucketTable
 from halfmoon.runner.programs import CompileCounter
@@ -48,6 +49,7 @@ class LoadedEngine:
 
 def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedEngine:
     """Loads the weights and compiles every step; says how far it is. Raises ModelError or ConfigError."""
+    choose_kernels(config.kernels)
     checkpoint = open_checkpoint(config.model)
     shape = model_config(checkpoint.config)
     geometry = shape.geometry(config.page_size, config.dtype)

@@ -56,6 +56,7 @@ def run(args: Namespace) -> int:
             metrics_port=args.metrics_port,
             drain_seconds=args.drain_seconds,
             transports=engine.transports,
+            kernels=engine.kernels,
             served_model_name=flags.served_name(args),
             telemetry=telemetry_settings(args),
             core_share=environment.core_share(),

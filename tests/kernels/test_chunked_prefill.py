@@ -9,6 +9,8 @@ import pytest
 from halfmoon.kernels.chunked_prefill import chunked_prefill
 from tests.kernels.dense import Floats, Heads, Ints, Paged, assert_rows_close, dense_attention, normal, paged
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 MHA, GQA, MQA = Heads(3, 3, 16), Heads(6, 2, 64), Heads(4, 1, 80)
 
 

@@ -8,6 +8,8 @@ from halfmoon.kernels.kv_write import write_runs, write_tokens
 from halfmoon.kernels.storage import from_stored, stored_dtype, to_stored
 from tests.kernels.dense import Floats, Ints, normal
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 PAGES, KV_HEADS, HEAD_DIM, PAGE_SIZE = 7, 2, 16, 16
 
 

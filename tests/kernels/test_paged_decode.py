@@ -9,6 +9,8 @@ import pytest
 from halfmoon.kernels.paged_decode import paged_decode
 from tests.kernels.dense import Floats, Heads, Paged, assert_rows_close, dense_attention, normal, paged
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 MHA, GQA, MQA = Heads(3, 3, 16), Heads(9, 3, 64), Heads(8, 1, 80)
 
 

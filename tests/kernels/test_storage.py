@@ -31,8 +31,8 @@ def test_attention_reads_values_that_lie_as_bits() -> None:
     random = np.random.RandomState(0)
     cache = paged(random, Heads(4, 2, 16), 16, [40], junk=np.nan)
     query = normal(random, 4, 16).astype(jnp.bfloat16)
-    stored = [to_stored(jnp.asarray(pages), jnp.uint16) for pages in (cache.k_pages, cache.v_pages)]
-    out = paged_decode(jnp.asarray(query)[:, :, None], *stored, jnp.asarray(cache.tables), jnp.asarray([40]))
+    k_pages, v_pages = (to_stored(jnp.asarray(pages), jnp.uint16) for pages in (cache.k_pages, cache.v_pages))
+    out = paged_decode(jnp.asarray(query)[:, :, None], k_pages, v_pages, jnp.asarray(cache.tables), jnp.asarray([40]))
     keys, values = (each[0].astype(jnp.bfloat16).astype(np.float32) for each in (cache.keys, cache.values))
     expected = dense_attention(query.astype(np.float32), keys, values)
     assert np.abs(np.asarray(out)[:, :, 0].astype(np.float64) - expected).max() < 0.01 * np.abs(expected).max()

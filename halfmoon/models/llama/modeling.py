@@ -7,6 +7,7 @@ writes the new keys and values and reads the cached ones.
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from jax import Array
 from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
+from halfmoon.kernels.matmul import matmul, matmul_transposed
 from halfmoon.models.llama.config import LlamaConfig
 from halfmoon.weights.rope_scaling import rope_frequencies
 
@@ -31,8 +33,16 @@ class Linear(nnx.Module):
         self.bias = nnx.Param(jnp.zeros((outputs,), dtype)) if bias else None
 
     def __call__(self, x: Array) -> Array:
-        y = jnp.matmul(self.weight[...], x)
-        return y if self.bias is None else y + self.bias[...][:, None]
+        (y,) = project(x, self)
+        return y
+
+
+def project(x: Array, *layers: Linear) -> tuple[Array, ...]:
+    """What each of several layers makes of the same x [in, T]."""
+    products = matmul(x, *(layer.weight[...] for layer in layers))
+    return tuple(
+        y if layer.bias is None else y + layer.bias[...][:, None] for y, layer in zip(products, layers, strict=True)
+    )
 
 
 class RMSNorm(nnx.Module):
@@ -58,13 +68,25 @@ def inverse_frequencies(config: LlamaConfig) -> NDArray[np.float32]:
     return frequencies.astype(np.float32)
 
 
-def rope(x: Array, positions: Array, frequencies: NDArray[np.float32]) -> Array:
-    """Rotary embedding of x [heads, head_dim, T] at positions [T]; halves rotated as in Hugging Face's models."""
+class Rotation(NamedTuple):
+    """Cosines and sines [head_dim / 2, T] of the angles by which queries and keys are turned."""
+
+    cos: Array
+    sin: Array
+
+
+def rotation(positions: Array, config: LlamaConfig) -> Rotation:
+    """The rotation at positions [T]; the barrier keeps XLA from computing it anew for every head of every layer."""
+    angle = inverse_frequencies(config)[:, None] * positions[None, :].astype(jnp.float32)
+    return Rotation(*jax.lax.optimization_barrier((jnp.cos(angle), jnp.sin(angle))))
+
+
+def rope(x: Array, turn: Rotation) -> Array:
+    """Rotary embedding of x [heads, head_dim, T]; halves rotated as in Hugging Face's models."""
     half = x.shape[-2] // 2
-    angle = frequencies[:, None] * positions[None, :].astype(jnp.float32)  # [half, T]
-    cos, sin = jnp.cos(angle), jnp.sin(angle)
     first, second = x[:, :half].astype(jnp.float32), x[:, half:].astype(jnp.float32)
-    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=1).astype(x.dtype)
+    turned = [first * turn.cos - second * turn.sin, second * turn.cos + first * turn.sin]
+    return jnp.concatenate(turned, axis=1).astype(x.dtype)
 
 
 class Attention(nnx.Module):
@@ -80,16 +102,14 @@ class Attention(nnx.Module):
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps, dtype=dtype) if config.qk_norm else None
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps, dtype=dtype) if config.qk_norm else None
 
-    def __call__(self, x: Array, positions: Array, layer: int, attend: Attend) -> Array:
+    def __call__(self, x: Array, turn: Rotation, layer: int, attend: Attend) -> Array:
         config, tokens = self.config, x.shape[-1]
-        q = self.q_proj(x).reshape(config.heads, config.head_dim, tokens)
-        k = self.k_proj(x).reshape(config.kv_heads, config.head_dim, tokens)
-        v = self.v_proj(x).reshape(config.kv_heads, config.head_dim, tokens)
+        q, k, v = (
+            each.reshape(-1, config.head_dim, tokens) for each in project(x, self.q_proj, self.k_proj, self.v_proj)
+        )
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        frequencies = inverse_frequencies(config)
-        q, k = rope(q, positions, frequencies), rope(k, positions, frequencies)
-        return self.o_proj(attend(layer, q, k, v).reshape(-1, tokens))
+        return self.o_proj(attend(layer, rope(q, turn), rope(k, turn), v).reshape(-1, tokens))
 
 
 class MLP(nnx.Module):
@@ -101,7 +121,8 @@ class MLP(nnx.Module):
         self.down_proj = Linear(config.intermediate, config.hidden, dtype=dtype)
 
     def __call__(self, x: Array) -> Array:
-        return self.down_proj(jax.nn.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate, up = project(x, self.gate_proj, self.up_proj)
+        return self.down_proj(jax.nn.silu(gate) * up)
 
 
 class Layer(nnx.Module):
@@ -113,8 +134,8 @@ class Layer(nnx.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden, config.norm_eps, dtype=dtype)
         self.mlp = MLP(config, dtype=dtype)
 
-    def __call__(self, x: Array, positions: Array, layer: int, attend: Attend) -> Array:
-        x = x + self.self_attn(self.input_layernorm(x), positions, layer, attend)
+    def __call__(self, x: Array, turn: Rotation, layer: int, attend: Attend) -> Array:
+        x = x + self.self_attn(self.input_layernorm(x), turn, layer, attend)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -131,11 +152,12 @@ class Llama(nnx.Module):
     def __call__(self, token_ids: Array, positions: Array, attend: Attend) -> Array:
         """Final hidden states [hidden, T] of token_ids [T] at positions [T]."""
         x = self.embed_tokens[...][token_ids].T
+        turn = rotation(positions, self.config)
         for index, layer in enumerate(self.layers):
-            x = layer(x, positions, index, attend)
+            x = layer(x, turn, index, attend)
         return self.norm(x)
 
     def logits(self, hidden: Array) -> Array:
         """Float32 logits [R, vocab] of hidden states [hidden, R]."""
         head = self.embed_tokens if self.lm_head is None else self.lm_head
-        return jnp.matmul(head[...], hidden, preferred_element_type=jnp.float32).T
+        return matmul_transposed(hidden, head[...])
