@@ -85,6 +85,11 @@ class Emitter:
             total = self.builder.add(total, self.builder.mul(left, right))
         return total
 
+    def whole(self, first: ir.Value, last: ir.Value, step: int) -> ir.Value:
+        """Where the last whole step from `first` that does not pass `last` ends."""
+        steps = self.builder.sdiv(self.builder.sub(last, first), self.number(step))
+        return self.mul_add(steps, step, first)
+
     def smaller(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """The smaller of two integers."""
         return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
