@@ -13,7 +13,7 @@ from halfmoon.cores import CoreShare
 from halfmoon.engine.core import EngineCore
 from halfmoon.engine.engine import Engine, Post
 from halfmoon.engine.pace import Pace
-from halfmoon.kernels.choice import choose_kernels
+from halfmoon.kernels.choice import choose_kernels, describe_kernels
 from halfmoon.models.registry import load_model, model_config
 from halfmoon.runner.buckets import BucketTable
 from halfmoon.runner.programs import CompileCounter
@@ -61,7 +61,7 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
     )
     counter = CompileCounter()
     name = config.served_model_name or config.model.name
-    _log.info("loading", extra={"model": name, "dtype": config.dtype})
+    _log.info("loading", extra={"model": name, "dtype": config.dtype, "kernels": describe_kernels()})
     model = load_model(checkpoint, dtype=config.dtype, progress=_Pace("loaded weights", _megabytes))
     buckets = BucketTable.default(page_size=config.page_size)
     runner_config = RunnerConfig(geometry, sizes.pages, sizes.max_model_len, buckets, decodes=config.role != "prefill")

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from halfmoon.native.machine import interface_known, vectors
+from halfmoon.native.machine import interface_known, processor, vectors
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -19,6 +20,15 @@ class _Chosen:
 def choose_kernels(kernels: str) -> None:
     """ "auto", or "xla" for plain XLA everywhere; holds for programs that are compiled from then on."""
     _Chosen.kernels = kernels
+
+
+def describe_kernels() -> str:
+    """What runs on this machine, for the log."""
+    if jax.default_backend() != "cpu" or _Chosen.kernels == "xla":
+        return "plain XLA"
+    if not interface_known():
+        return "plain XLA, slower than need be: this version of jaxlib calls kernels in another way"
+    return f"compiled for {processor()}: {vectors().lanes} lanes of float32"
 
 
 def all_float32(*arrays: Array) -> bool:

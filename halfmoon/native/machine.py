@@ -35,6 +35,11 @@ def vectors() -> Vectors:
     return Vectors(4, 32 if features.get("neon") else 16)
 
 
+def processor() -> str:
+    """LLVM's name of this processor."""
+    return str(llvm.get_host_cpu_name())
+
+
 @lru_cache(maxsize=1)
 def interface_known() -> bool:
     """Whether the installed XLA calls kernels in the way that call.ll is written for."""
@@ -77,7 +82,7 @@ class Compiler:
 
     def _machine(self) -> llvm.TargetMachine:
         features = llvm.get_host_cpu_features().flatten()
-        return self._target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3)
+        return self._target.create_target_machine(cpu=processor(), features=features, opt=3)
 
 
 @lru_cache(maxsize=1)
