@@ -1,7 +1,8 @@
 """From logits to tokens and log-probabilities, on the device."""
 
+from halfmoon.kernels.sample.params import Sampled, SampleFlags, SampleParams
 from halfmoon.kernels.sample.slots import SlotState, count_tokens, empty_slots, reset_slot
-from halfmoon.kernels.sample.xla import Sampled, SampleFlags, SampleParams, logprobs_of, sample
+from halfmoon.kernels.sample.xla import logprobs_of, sample
 
 __all__ = [
     "SampleFlags",
