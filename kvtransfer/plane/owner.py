@@ -61,6 +61,12 @@ class Owner:
         with self._lock:
             return self._table.lease_count
 
+    @property
+    def read_count(self) -> int:
+        """Reads under way."""
+        with self._lock:
+            return self._table.read_count
+
     def require_incarnation(self, expected: int) -> None:
         """Raises StaleIncarnationError for the handle of another process."""
         if expected != self.incarnation:

@@ -145,6 +145,10 @@ class TransportServer(Protocol):
     def address(self) -> str:
         """What a reader connects to, for `TransportEndpoint.address`."""
 
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open."""
+
     def close(self) -> None:
         """Refuses reads under way, and returns when no thread and no connection is left; idempotent."""
 

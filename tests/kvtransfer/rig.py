@@ -18,10 +18,7 @@ from kvtransfer.proofs import new_handle_id
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
 from kvtransfer.transports.base import BlockRead, Grant, ReadKey, ReadStatus, StopSignal, Transport
-from kvtransfer.transports.shm import ShmTransport
-from kvtransfer.transports.shm_server import ShmServer
-from kvtransfer.transports.tcp import TcpTransport
-from kvtransfer.transports.tcp_server import TcpServer, parse_address
+from tests.kvtransfer.kinds import kind_named
 
 INCARNATION = 0xFEED
 GUARD = 0xA5
@@ -80,12 +77,8 @@ class Rig:
         self._readers: list[tuple[Transport, Region]] = []
         rng = np.random.default_rng(spec.incarnation)
         self.region.view(0, self.region.size)[:] = rng.integers(0, 255, self.region.size, dtype=np.uint8)
-        self.server: ShmServer | TcpServer
-        if transport == "shm":
-            self.server = ShmServer(self.gate, folder / "shm.sock", read_seconds=2.0, hello_seconds=0.5)
-        else:
-            port = parse_address(address)[1] if address else 0
-            self.server = TcpServer(self.gate, "127.0.0.1", port=port, read_seconds=2.0, hello_seconds=0.5)
+        self._kind = kind_named(transport)
+        self.server = self._kind.serve(self.gate, folder, address)
 
     async def offer(self, count: int, *, published: int | None = None) -> tuple[ReadKey, list[int]]:
         """The key of a handle and the offsets of its blocks; sealed when all are published."""
@@ -102,11 +95,7 @@ class Rig:
         """A transport with `size` bytes of local memory, all GUARD."""
         local = Region.create(size)
         local.view(0, size)[:] = GUARD
-        transport: Transport
-        if self.name == "shm":
-            transport = ShmTransport(self.server.address, connect_seconds=1.0)
-        else:
-            transport = TcpTransport(self.server.address, connect_seconds=1.0)
+        transport = self._kind.connect(self.server.address)
         transport.register(local)
         self._readers.append((transport, local))
         return transport, local
@@ -119,7 +108,7 @@ class Rig:
             transport.close()
             local.close()
         self.server.close()
-        assert self.server.connection_count == 0
+        assert (self.server.connection_count, self.owner.read_count) == (0, 0)
         self.region.close()
 
 
