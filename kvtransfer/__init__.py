@@ -8,5 +8,16 @@ from kvtransfer.client import DataPlane
 from kvtransfer.events import PullComplete, PulledBlock
 from kvtransfer.lease import keep_lease
 from kvtransfer.spec import PlaneSpec
+from kvtransfer.store.client import StoreClient, StoreLease, StorePlace
 
-__all__ = ["DataPlane", "PlaneSpec", "PullComplete", "PulledBlock", "block_checksum", "keep_lease"]
+__all__ = [
+    "DataPlane",
+    "PlaneSpec",
+    "PullComplete",
+    "PulledBlock",
+    "StoreClient",
+    "StoreLease",
+    "StorePlace",
+    "block_checksum",
+    "keep_lease",
+]

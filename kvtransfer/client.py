@@ -3,9 +3,9 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Self
 
 import grpc
 import numpy as np
@@ -18,20 +18,17 @@ from halfmoon.telemetry import trace_metadata
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from halfmoon.v1 import kvtransfer_pb2_grpc as rpc
 from halfmoon.wire import tokens_to_pb
+from kvtransfer.calls import LOCAL_CALL_SECONDS, answer
 from kvtransfer.events import PullComplete, PulledBlock, event_from_pb
 from kvtransfer.process import PlaneProcess
 from kvtransfer.proofs import new_handle_id
 from kvtransfer.region import Region
 from kvtransfer.settling import Settling
 from kvtransfer.spec import PlaneSpec
-
-LOCAL_CALL_SECONDS = 10.0
-"""Bound of a call to the data plane beyond what it may wait by its own timeout."""
+from kvtransfer.store.client import StoreClient
 
 _DRAIN_POLL = 0.05
 """Seconds between looks at what is still open."""
-
-Response = TypeVar("Response")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +55,7 @@ class DataPlane:
         self._channel = open_channel(process.address)
         self._stub: rpc.DataPlaneAsyncStub = rpc.DataPlaneStub(self._channel)
         self._settling = Settling()
+        self._store = StoreClient(spec, self._stub, self._settling)
         self._deliveries: dict[int, _Delivery] = {}
         self._closed = False
 
@@ -87,6 +85,11 @@ class DataPlane:
         return self._process.pid
 
     @property
+    def store(self) -> StoreClient:
+        """The prefix store: pages found again by content hash."""
+        return self._store
+
+    @property
     def died(self) -> "asyncio.Future[int]":
         """Resolves with the exit code when the process has ended, for whatever reason."""
         return self._process.died
@@ -106,7 +109,7 @@ class DataPlane:
         )
         try:
             call = self._stub.Offer(request, timeout=timeout + LOCAL_CALL_SECONDS, metadata=trace_metadata())
-            response = await _answer(call)
+            response = await answer(call)
         except BaseException:
             self._settling.start(self._withdraw(request.handle_id, "the offer was given up"))
             raise
@@ -119,13 +122,13 @@ class DataPlane:
         """
         request = pb.PublishRequest(handle_id=handle_id, first_block=first_block, checksums=checksums)
         call = self._stub.Publish(request, timeout=LOCAL_CALL_SECONDS, metadata=trace_metadata())
-        response = await _answer(call)
+        response = await answer(call)
         return response.ready_count
 
     async def seal(self, handle_id: bytes, first_tokens: Iterable[OutputToken]) -> None:
         """Completes a handle whose blocks are published: the lease starts. Raises LeaseExpiredError if it has ended."""
         request = pb.SealRequest(handle_id=handle_id, seal=pb.KvSeal(first_tokens=tokens_to_pb(first_tokens)))
-        await _answer(self._stub.Seal(request, timeout=LOCAL_CALL_SECONDS, metadata=trace_metadata()))
+        await answer(self._stub.Seal(request, timeout=LOCAL_CALL_SECONDS, metadata=trace_metadata()))
 
     async def withdraw(self, handle_id: bytes, reason: str) -> bool:
         """Ends a handle in any state, and says that nothing writes to its blocks any more; a reader is told `reason`.
@@ -190,7 +193,7 @@ class DataPlane:
 
     async def stats(self) -> pb.StatsResponse:
         """Gauges and counters of the process."""
-        return await _answer(self._stub.Stats(pb.StatsRequest(), timeout=LOCAL_CALL_SECONDS))
+        return await answer(self._stub.Stats(pb.StatsRequest(), timeout=LOCAL_CALL_SECONDS))
 
     async def drained(self, timeout: float) -> bool:  # noqa: ASYNC109
         """Waits up to `timeout` seconds until no handle is open and no transfer runs; whether that is so now."""
@@ -213,26 +216,18 @@ class DataPlane:
 
     async def _withdraw(self, handle_id: bytes, reason: str) -> bool:
         request = pb.WithdrawRequest(handle_id=handle_id, reason=reason)
-        response = await _answer(self._stub.Withdraw(request, timeout=LOCAL_CALL_SECONDS))
+        response = await answer(self._stub.Withdraw(request, timeout=LOCAL_CALL_SECONDS))
         return response.withdrawn
 
     async def _free(self, deliveries: "dict[int, _Delivery]") -> None:
         """Until the call is done, the blocks count as held: returned twice, they could be somebody else's."""
-        await _answer(self._stub.FreeBlocks(pb.FreeBlocksRequest(offsets=deliveries), timeout=LOCAL_CALL_SECONDS))
+        await answer(self._stub.FreeBlocks(pb.FreeBlocksRequest(offsets=deliveries), timeout=LOCAL_CALL_SECONDS))
         for delivery in deliveries.values():
             delivery.held.discard(delivery.block_index)
 
     async def _end_pull(self, pull_id: int, held: set[int]) -> None:
         request = pb.EndPullRequest(pull_id=pull_id, kept_blocks=held)
-        await _answer(self._stub.EndPull(request, timeout=LOCAL_CALL_SECONDS))
-
-
-async def _answer(call: Awaitable[Response]) -> Response:
-    """Awaits a call. Raises the domain error that a failed one stands for."""
-    try:
-        return await call
-    except grpc.aio.AioRpcError as error:
-        raise error_from_rpc(error) from error
+        await answer(self._stub.EndPull(request, timeout=LOCAL_CALL_SECONDS))
 
 
 def _transfer_error(error: grpc.aio.AioRpcError) -> TransferError:

@@ -22,6 +22,10 @@ class PlaneSpec:
     holds at most `pull_window` host blocks at once. Offers leave the last `pull_reserve` blocks alone: a worker that
     both offers and pulls needs some, or two such workers can wait for each other. `read_seconds` bounds one batch of
     blocks.
+
+    The prefix store uses at most `store_blocks` of the host blocks, and only such as nobody else needs; 0 means that
+    there is none. Below host memory it keeps up to `disk_bytes` in `disk_folder`, which no other worker may use at the
+    same time; an empty name means that there is no disk.
     """
 
     worker_id: str
@@ -41,6 +45,9 @@ class PlaneSpec:
     pull_window: int = 32
     pull_reserve: int = 0
     offer_queue: int = 1024
+    store_blocks: int = 0
+    disk_folder: str = ""
+    disk_bytes: int = 0
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     def __post_init__(self) -> None:
@@ -51,9 +58,19 @@ class PlaneSpec:
             raise ConfigError(
                 f"{self.host_blocks} host blocks, a window of {self.pull_window}, a reserve of {self.pull_reserve}"
             )
-
+        self._check_store()
         if self.peer_host in {"0.0.0.0", "::"}:
             raise ConfigError(f"peers cannot connect to {self.peer_host}: give the host that they shall connect to")
+
+    def _check_store(self) -> None:
+        most = self.host_blocks - self.pull_reserve
+        if not 0 <= self.store_blocks <= most:
+            raise ConfigError(f"a prefix store of {self.store_blocks} host blocks, there are {most} for it")
+        if self.disk_folder and (not self.store_blocks or self.disk_bytes < self.geometry.block_bytes):
+            raise ConfigError(
+                f"{self.disk_bytes} bytes on disk under a prefix store of {self.store_blocks} host blocks: a page has "
+                f"{self.geometry.block_bytes} bytes, and goes to disk from host memory"
+            )
 
     @property
     def peer_host(self) -> str:

@@ -410,6 +410,70 @@ class ReleaseResponse(_message.Message):
 Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015
 
 @_typing.final
+class AcquireRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    GEOMETRY_FIELD_NUMBER: _builtins.int
+    HASHES_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    WAIT_MS_FIELD_NUMBER: _builtins.int
+    model_fingerprint: _builtins.str
+    """model_fingerprint must equal the owner's."""
+    lease_ms: _builtins.int
+    """lease_ms is how long the lease shall last unless renewed, in milliseconds; the owner may make it shorter. 0 leaves it
+    to the owner.
+    """
+    wait_ms: _builtins.int
+    """wait_ms bounds the time to bring blocks back from below host memory, in milliseconds. 0 means host memory alone."""
+    @_builtins.property
+    def geometry(self) -> _common_pb2.PageGeometry:
+        """geometry must equal the owner's."""
+
+    @_builtins.property
+    def hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """hashes are the content hashes of consecutive pages, from the first one wanted."""
+
+    def __init__(
+        self,
+        *,
+        model_fingerprint: _builtins.str = ...,
+        geometry: _common_pb2.PageGeometry | None = ...,
+        hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+        lease_ms: _builtins.int = ...,
+        wait_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["geometry", b"geometry"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["geometry", b"geometry", "hashes", b"hashes", "lease_ms", b"lease_ms", "model_fingerprint", b"model_fingerprint", "wait_ms", b"wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcquireRequest: _TypeAlias = AcquireRequest  # noqa: Y015
+
+@_typing.final
+class AcquireResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def handle(self) -> Global___KvHandle:
+        """handle of the longest leading run of the pages that is there. Absent when not even the first is."""
+
+    def __init__(
+        self,
+        *,
+        handle: Global___KvHandle | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcquireResponse: _TypeAlias = AcquireResponse  # noqa: Y015
+
+@_typing.final
 class OfferRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -814,6 +878,249 @@ class FreeBlocksResponse(_message.Message):
 Global___FreeBlocksResponse: _TypeAlias = FreeBlocksResponse  # noqa: Y015
 
 @_typing.final
+class BeginPutRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PUT_ID_FIELD_NUMBER: _builtins.int
+    HASHES_FIELD_NUMBER: _builtins.int
+    put_id: _builtins.int
+    """put_id is a random number drawn by the engine, which can so give up a put whose answer it never saw. Not 0."""
+    @_builtins.property
+    def hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """hashes are the content hashes of the pages, those of one prompt in order."""
+
+    def __init__(
+        self,
+        *,
+        put_id: _builtins.int = ...,
+        hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hashes", b"hashes", "put_id", b"put_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginPutRequest: _TypeAlias = BeginPutRequest  # noqa: Y015
+
+@_typing.final
+class BeginPutResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___StorePlace]:
+        """places to write, in the order of the hashes; none for a page that is stored or being stored, or has no room."""
+
+    def __init__(
+        self,
+        *,
+        places: _abc.Iterable[Global___StorePlace] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["places", b"places"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginPutResponse: _TypeAlias = BeginPutResponse  # noqa: Y015
+
+@_typing.final
+class StorePlace(_message.Message):
+    """A host block reserved for a content."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_HASH_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    content_hash: _builtins.bytes
+    """content_hash of the page to write here."""
+    offset: _builtins.int
+    """offset is the place in the local host pool, in bytes."""
+    def __init__(
+        self,
+        *,
+        content_hash: _builtins.bytes = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_hash", b"content_hash", "offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StorePlace: _TypeAlias = StorePlace  # noqa: Y015
+
+@_typing.final
+class EndPutRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PUT_ID_FIELD_NUMBER: _builtins.int
+    PAGES_FIELD_NUMBER: _builtins.int
+    GIVE_UP_REST_FIELD_NUMBER: _builtins.int
+    put_id: _builtins.int
+    """put_id as given to BeginPut."""
+    give_up_rest: _builtins.bool
+    """give_up_rest ends the whole put: what it still has is given up. It is no error when there is nothing."""
+    @_builtins.property
+    def pages(self) -> _containers.RepeatedCompositeFieldContainer[Global___PutPage]:
+        """pages that have been written, or are given up."""
+
+    def __init__(
+        self,
+        *,
+        put_id: _builtins.int = ...,
+        pages: _abc.Iterable[Global___PutPage] | None = ...,
+        give_up_rest: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["give_up_rest", b"give_up_rest", "pages", b"pages", "put_id", b"put_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndPutRequest: _TypeAlias = EndPutRequest  # noqa: Y015
+
+@_typing.final
+class PutPage(_message.Message):
+    """How the writing of one page ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_HASH_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    content_hash: _builtins.bytes
+    """content_hash of the page."""
+    checksum: _builtins.int
+    """checksum is the xxh3-64 of the page's bytes. Absent when it is given up."""
+    def __init__(
+        self,
+        *,
+        content_hash: _builtins.bytes = ...,
+        checksum: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_checksum", b"_checksum", "checksum", b"checksum"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checksum", b"_checksum", "checksum", b"checksum", "content_hash", b"content_hash"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__checksum: _TypeAlias = _typing.Literal["checksum"]  # noqa: Y015
+    _WhichOneofArgType__checksum: _TypeAlias = _typing.Literal["_checksum", b"_checksum"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__checksum) -> _WhichOneofReturnType__checksum | None: ...
+
+Global___PutPage: _TypeAlias = PutPage  # noqa: Y015
+
+@_typing.final
+class EndPutResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndPutResponse: _TypeAlias = EndPutResponse  # noqa: Y015
+
+@_typing.final
+class AcquireStoredRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: _builtins.int
+    HASHES_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    lease_id: _builtins.int
+    """lease_id is a random number drawn by the engine. Not 0."""
+    timeout_ms: _builtins.int
+    """timeout_ms bounds the time to bring blocks back from below host memory, in milliseconds. 0 means host memory alone."""
+    @_builtins.property
+    def hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """hashes are the content hashes of consecutive pages, from the first one wanted."""
+
+    def __init__(
+        self,
+        *,
+        lease_id: _builtins.int = ...,
+        hashes: _abc.Iterable[_builtins.bytes] | None = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hashes", b"hashes", "lease_id", b"lease_id", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcquireStoredRequest: _TypeAlias = AcquireStoredRequest  # noqa: Y015
+
+@_typing.final
+class AcquireStoredResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    lease_ms: _builtins.int
+    """lease_ms is how long the lease lasts from now, in milliseconds."""
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """offsets in the local host pool of the longest leading run of the pages that is there, in bytes."""
+
+    def __init__(
+        self,
+        *,
+        offsets: _abc.Iterable[_builtins.int] | None = ...,
+        lease_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms", "offsets", b"offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcquireStoredResponse: _TypeAlias = AcquireStoredResponse  # noqa: Y015
+
+@_typing.final
+class ReleaseStoredRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_ID_FIELD_NUMBER: _builtins.int
+    lease_id: _builtins.int
+    """lease_id as given to AcquireStored."""
+    def __init__(
+        self,
+        *,
+        lease_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_id", b"lease_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseStoredRequest: _TypeAlias = ReleaseStoredRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseStoredResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALIVE_FIELD_NUMBER: _builtins.int
+    alive: _builtins.bool
+    """alive is false when the lease had ended before: what was read meanwhile may be anything."""
+    def __init__(
+        self,
+        *,
+        alive: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseStoredResponse: _TypeAlias = ReleaseStoredResponse  # noqa: Y015
+
+@_typing.final
 class StatsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -872,6 +1179,27 @@ class StatsResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class StoreTiersEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> Global___StoreTierStats: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: Global___StoreTierStats | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     HOST_BLOCKS_TOTAL_FIELD_NUMBER: _builtins.int
     HOST_BLOCKS_USED_FIELD_NUMBER: _builtins.int
     HANDLES_OPEN_FIELD_NUMBER: _builtins.int
@@ -879,16 +1207,20 @@ class StatsResponse(_message.Message):
     TRANSFERS_ACTIVE_FIELD_NUMBER: _builtins.int
     BYTES_READ_FIELD_NUMBER: _builtins.int
     TRANSFERS_ENDED_FIELD_NUMBER: _builtins.int
+    STORE_LEASES_FIELD_NUMBER: _builtins.int
+    STORE_TIERS_FIELD_NUMBER: _builtins.int
     host_blocks_total: _builtins.int
     """host_blocks_total is the size of the host pool, in blocks."""
     host_blocks_used: _builtins.int
-    """host_blocks_used counts blocks offered or filling."""
+    """host_blocks_used counts blocks that cannot be had: offered, filling, delivered, or in use by the prefix store."""
     handles_open: _builtins.int
     """handles_open counts handles neither released nor withdrawn nor expired."""
     leases_active: _builtins.int
     """leases_active counts sealed handles whose lease runs."""
     transfers_active: _builtins.int
     """transfers_active counts pulls under way."""
+    store_leases: _builtins.int
+    """store_leases counts the engine's leases of stored blocks."""
     @_builtins.property
     def bytes_read(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """bytes_read counts payload bytes pulled from peers, by transport."""
@@ -896,6 +1228,10 @@ class StatsResponse(_message.Message):
     @_builtins.property
     def transfers_ended(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """transfers_ended counts pulls by final state: COMPLETE, FAILED, CANCELLED."""
+
+    @_builtins.property
+    def store_tiers(self) -> _containers.MessageMap[_builtins.str, Global___StoreTierStats]:
+        """store_tiers are the tiers of the prefix store by name: host, disk, cluster. Empty without a store."""
 
     def __init__(
         self,
@@ -907,11 +1243,63 @@ class StatsResponse(_message.Message):
         transfers_active: _builtins.int = ...,
         bytes_read: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         transfers_ended: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        store_leases: _builtins.int = ...,
+        store_tiers: _abc.Mapping[_builtins.str, Global___StoreTierStats] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_read", b"bytes_read", "handles_open", b"handles_open", "host_blocks_total", b"host_blocks_total", "host_blocks_used", b"host_blocks_used", "leases_active", b"leases_active", "transfers_active", b"transfers_active", "transfers_ended", b"transfers_ended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_read", b"bytes_read", "handles_open", b"handles_open", "host_blocks_total", b"host_blocks_total", "host_blocks_used", b"host_blocks_used", "leases_active", b"leases_active", "store_leases", b"store_leases", "store_tiers", b"store_tiers", "transfers_active", b"transfers_active", "transfers_ended", b"transfers_ended"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatsResponse: _TypeAlias = StatsResponse  # noqa: Y015
+
+@_typing.final
+class StoreTierStats(_message.Message):
+    """One tier of the prefix store."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HITS_FIELD_NUMBER: _builtins.int
+    MISSES_FIELD_NUMBER: _builtins.int
+    STORED_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    DAMAGED_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    LIMIT_BYTES_FIELD_NUMBER: _builtins.int
+    AGE_SECONDS_FIELD_NUMBER: _builtins.int
+    hits: _builtins.int
+    """hits counts pages asked for that the tier had."""
+    misses: _builtins.int
+    """misses counts pages asked for that it did not have, or not in time."""
+    stored: _builtins.int
+    """stored counts pages written to it."""
+    dropped: _builtins.int
+    """dropped counts pages that went to make room, or could not be kept."""
+    damaged: _builtins.int
+    """damaged counts pages whose bytes were not what they must be; they are gone."""
+    bytes: _builtins.int
+    """bytes held now."""
+    limit_bytes: _builtins.int
+    """limit_bytes is the most that it holds. 0 where the tier is not this worker's to bound."""
+    age_seconds: _builtins.float
+    """age_seconds since the page that would go next was used last."""
+    def __init__(
+        self,
+        *,
+        hits: _builtins.int = ...,
+        misses: _builtins.int = ...,
+        stored: _builtins.int = ...,
+        dropped: _builtins.int = ...,
+        damaged: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        limit_bytes: _builtins.int = ...,
+        age_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_seconds", b"age_seconds", "bytes", b"bytes", "damaged", b"damaged", "dropped", b"dropped", "hits", b"hits", "limit_bytes", b"limit_bytes", "misses", b"misses", "stored", b"stored"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreTierStats: _TypeAlias = StoreTierStats  # noqa: Y015

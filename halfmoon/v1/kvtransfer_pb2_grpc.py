@@ -55,6 +55,11 @@ class KvTransferStub:
                 request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseRequest.SerializeToString,
                 response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseResponse.FromString,
                 _registered_method=True)
+        self.Acquire = channel.unary_unary(
+                '/halfmoon.v1.KvTransfer/Acquire',
+                request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireRequest.SerializeToString,
+                response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireResponse.FromString,
+                _registered_method=True)
 
 
 class KvTransferServicer:
@@ -89,6 +94,13 @@ class KvTransferServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Acquire(self, request, context):
+        """Acquire lends blocks of the owner's prefix store, under a sealed handle without first tokens.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_KvTransferServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +123,11 @@ def add_KvTransferServicer_to_server(servicer, server):
                     servicer.Release,
                     request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseRequest.FromString,
                     response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseResponse.SerializeToString,
+            ),
+            'Acquire': grpc.unary_unary_rpc_method_handler(
+                    servicer.Acquire,
+                    request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireRequest.FromString,
+                    response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -232,6 +249,33 @@ class KvTransfer:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def Acquire(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/halfmoon.v1.KvTransfer/Acquire',
+            halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireRequest.SerializeToString,
+            halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class DataPlaneStub:
     """Served by the data plane on a private unix socket, for the engine of the same worker.
@@ -277,6 +321,26 @@ class DataPlaneStub:
                 '/halfmoon.v1.DataPlane/FreeBlocks',
                 request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.FreeBlocksRequest.SerializeToString,
                 response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.FreeBlocksResponse.FromString,
+                _registered_method=True)
+        self.BeginPut = channel.unary_unary(
+                '/halfmoon.v1.DataPlane/BeginPut',
+                request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.BeginPutRequest.SerializeToString,
+                response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.BeginPutResponse.FromString,
+                _registered_method=True)
+        self.EndPut = channel.unary_unary(
+                '/halfmoon.v1.DataPlane/EndPut',
+                request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.EndPutRequest.SerializeToString,
+                response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.EndPutResponse.FromString,
+                _registered_method=True)
+        self.AcquireStored = channel.unary_unary(
+                '/halfmoon.v1.DataPlane/AcquireStored',
+                request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireStoredRequest.SerializeToString,
+                response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireStoredResponse.FromString,
+                _registered_method=True)
+        self.ReleaseStored = channel.unary_unary(
+                '/halfmoon.v1.DataPlane/ReleaseStored',
+                request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredRequest.SerializeToString,
+                response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredResponse.FromString,
                 _registered_method=True)
         self.Stats = channel.unary_unary(
                 '/halfmoon.v1.DataPlane/Stats',
@@ -339,6 +403,34 @@ class DataPlaneServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BeginPut(self, request, context):
+        """BeginPut reserves host blocks for contents that the prefix store does not have; never waits.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndPut(self, request, context):
+        """EndPut says which of a put's blocks are written, and which are given up.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcquireStored(self, request, context):
+        """AcquireStored pins blocks of the prefix store under a lease.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseStored(self, request, context):
+        """ReleaseStored ends such a lease; idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Stats(self, request, context):
         """Stats reports gauges and counters.
         """
@@ -383,6 +475,26 @@ def add_DataPlaneServicer_to_server(servicer, server):
                     servicer.FreeBlocks,
                     request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.FreeBlocksRequest.FromString,
                     response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.FreeBlocksResponse.SerializeToString,
+            ),
+            'BeginPut': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginPut,
+                    request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.BeginPutRequest.FromString,
+                    response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.BeginPutResponse.SerializeToString,
+            ),
+            'EndPut': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndPut,
+                    request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.EndPutRequest.FromString,
+                    response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.EndPutResponse.SerializeToString,
+            ),
+            'AcquireStored': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcquireStored,
+                    request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireStoredRequest.FromString,
+                    response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireStoredResponse.SerializeToString,
+            ),
+            'ReleaseStored': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseStored,
+                    request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredRequest.FromString,
+                    response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredResponse.SerializeToString,
             ),
             'Stats': grpc.unary_unary_rpc_method_handler(
                     servicer.Stats,
@@ -580,6 +692,114 @@ class DataPlane:
             '/halfmoon.v1.DataPlane/FreeBlocks',
             halfmoon_dot_v1_dot_kvtransfer__pb2.FreeBlocksRequest.SerializeToString,
             halfmoon_dot_v1_dot_kvtransfer__pb2.FreeBlocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginPut(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/halfmoon.v1.DataPlane/BeginPut',
+            halfmoon_dot_v1_dot_kvtransfer__pb2.BeginPutRequest.SerializeToString,
+            halfmoon_dot_v1_dot_kvtransfer__pb2.BeginPutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndPut(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/halfmoon.v1.DataPlane/EndPut',
+            halfmoon_dot_v1_dot_kvtransfer__pb2.EndPutRequest.SerializeToString,
+            halfmoon_dot_v1_dot_kvtransfer__pb2.EndPutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcquireStored(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/halfmoon.v1.DataPlane/AcquireStored',
+            halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireStoredRequest.SerializeToString,
+            halfmoon_dot_v1_dot_kvtransfer__pb2.AcquireStoredResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseStored(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/halfmoon.v1.DataPlane/ReleaseStored',
+            halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredRequest.SerializeToString,
+            halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,8 @@ class KvTransferStub:
     """Renew extends the lease of a handle."""
     Release: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.ReleaseRequest, _kvtransfer_pb2.ReleaseResponse]
     """Release ends the lease; idempotent. Unknown handles are not an error."""
+    Acquire: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.AcquireRequest, _kvtransfer_pb2.AcquireResponse]
+    """Acquire lends blocks of the owner's prefix store, under a sealed handle without first tokens."""
 
 @_typing.type_check_only
 class KvTransferAsyncStub(KvTransferStub):
@@ -55,6 +57,8 @@ class KvTransferAsyncStub(KvTransferStub):
     """Renew extends the lease of a handle."""
     Release: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.ReleaseRequest, _kvtransfer_pb2.ReleaseResponse]  # type: ignore[assignment]
     """Release ends the lease; idempotent. Unknown handles are not an error."""
+    Acquire: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.AcquireRequest, _kvtransfer_pb2.AcquireResponse]  # type: ignore[assignment]
+    """Acquire lends blocks of the owner's prefix store, under a sealed handle without first tokens."""
 
 class KvTransferServicer(metaclass=_abc_1.ABCMeta):
     """Served by the data plane of every worker, for its peers. Carries control only, never payload."""
@@ -91,6 +95,14 @@ class KvTransferServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_kvtransfer_pb2.ReleaseResponse, _abc.Awaitable[_kvtransfer_pb2.ReleaseResponse]]:
         """Release ends the lease; idempotent. Unknown handles are not an error."""
 
+    @_abc_1.abstractmethod
+    def Acquire(
+        self,
+        request: _kvtransfer_pb2.AcquireRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_kvtransfer_pb2.AcquireResponse, _abc.Awaitable[_kvtransfer_pb2.AcquireResponse]]:
+        """Acquire lends blocks of the owner's prefix store, under a sealed handle without first tokens."""
+
 def add_KvTransferServicer_to_server(servicer: KvTransferServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class DataPlaneStub:
@@ -116,6 +128,14 @@ class DataPlaneStub:
     """
     FreeBlocks: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.FreeBlocksRequest, _kvtransfer_pb2.FreeBlocksResponse]
     """FreeBlocks returns local host blocks that the engine has read."""
+    BeginPut: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.BeginPutRequest, _kvtransfer_pb2.BeginPutResponse]
+    """BeginPut reserves host blocks for contents that the prefix store does not have; never waits."""
+    EndPut: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.EndPutRequest, _kvtransfer_pb2.EndPutResponse]
+    """EndPut says which of a put's blocks are written, and which are given up."""
+    AcquireStored: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.AcquireStoredRequest, _kvtransfer_pb2.AcquireStoredResponse]
+    """AcquireStored pins blocks of the prefix store under a lease."""
+    ReleaseStored: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.ReleaseStoredRequest, _kvtransfer_pb2.ReleaseStoredResponse]
+    """ReleaseStored ends such a lease; idempotent."""
     Stats: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.StatsRequest, _kvtransfer_pb2.StatsResponse]
     """Stats reports gauges and counters."""
 
@@ -140,6 +160,14 @@ class DataPlaneAsyncStub(DataPlaneStub):
     """
     FreeBlocks: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.FreeBlocksRequest, _kvtransfer_pb2.FreeBlocksResponse]  # type: ignore[assignment]
     """FreeBlocks returns local host blocks that the engine has read."""
+    BeginPut: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.BeginPutRequest, _kvtransfer_pb2.BeginPutResponse]  # type: ignore[assignment]
+    """BeginPut reserves host blocks for contents that the prefix store does not have; never waits."""
+    EndPut: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.EndPutRequest, _kvtransfer_pb2.EndPutResponse]  # type: ignore[assignment]
+    """EndPut says which of a put's blocks are written, and which are given up."""
+    AcquireStored: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.AcquireStoredRequest, _kvtransfer_pb2.AcquireStoredResponse]  # type: ignore[assignment]
+    """AcquireStored pins blocks of the prefix store under a lease."""
+    ReleaseStored: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.ReleaseStoredRequest, _kvtransfer_pb2.ReleaseStoredResponse]  # type: ignore[assignment]
+    """ReleaseStored ends such a lease; idempotent."""
     Stats: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.StatsRequest, _kvtransfer_pb2.StatsResponse]  # type: ignore[assignment]
     """Stats reports gauges and counters."""
 
@@ -203,6 +231,38 @@ class DataPlaneServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_kvtransfer_pb2.FreeBlocksResponse, _abc.Awaitable[_kvtransfer_pb2.FreeBlocksResponse]]:
         """FreeBlocks returns local host blocks that the engine has read."""
+
+    @_abc_1.abstractmethod
+    def BeginPut(
+        self,
+        request: _kvtransfer_pb2.BeginPutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_kvtransfer_pb2.BeginPutResponse, _abc.Awaitable[_kvtransfer_pb2.BeginPutResponse]]:
+        """BeginPut reserves host blocks for contents that the prefix store does not have; never waits."""
+
+    @_abc_1.abstractmethod
+    def EndPut(
+        self,
+        request: _kvtransfer_pb2.EndPutRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_kvtransfer_pb2.EndPutResponse, _abc.Awaitable[_kvtransfer_pb2.EndPutResponse]]:
+        """EndPut says which of a put's blocks are written, and which are given up."""
+
+    @_abc_1.abstractmethod
+    def AcquireStored(
+        self,
+        request: _kvtransfer_pb2.AcquireStoredRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_kvtransfer_pb2.AcquireStoredResponse, _abc.Awaitable[_kvtransfer_pb2.AcquireStoredResponse]]:
+        """AcquireStored pins blocks of the prefix store under a lease."""
+
+    @_abc_1.abstractmethod
+    def ReleaseStored(
+        self,
+        request: _kvtransfer_pb2.ReleaseStoredRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_kvtransfer_pb2.ReleaseStoredResponse, _abc.Awaitable[_kvtransfer_pb2.ReleaseStoredResponse]]:
+        """ReleaseStored ends such a lease; idempotent."""
 
     @_abc_1.abstractmethod
     def Stats(
