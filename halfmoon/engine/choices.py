@@ -28,10 +28,12 @@ def output_token(
     return OutputToken(row.choice, row.position, token_id, logprobs, finish)
 
 
+def ends_by_length(sequence: Sequence, max_model_len: int) -> bool:
+    """Whether the next token is the last, whatever it is."""
+    return sequence.written + 1 >= sequence.params.max_tokens or len(sequence.tokens) + 1 >= max_model_len
+
+
 def _finish_reason(sequence: Sequence, token_id: int, max_model_len: int) -> FinishReason | None:
-    params, written = sequence.params, sequence.written + 1
-    if token_id in sequence.job.end_ids and written > params.min_tokens:
+    if token_id in sequence.job.end_ids and sequence.written + 1 > sequence.params.min_tokens:
         return FinishReason.STOP
-    if written >= params.max_tokens or len(sequence.tokens) + 1 >= max_model_len:
-        return FinishReason.LENGTH
-    return None
+    return FinishReason.LENGTH if ends_by_length(sequence, max_model_len) else None

@@ -3,14 +3,16 @@
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from halfmoon.cache.pool import PagePool
-from halfmoon.engine.choices import end_ids_of, output_token, sample_rows
+from halfmoon.engine.choices import end_ids_of, output_token
+from halfmoon.engine.counters import Counters
+from halfmoon.engine.decoding import DecodePipeline, Drawn
 from halfmoon.engine.pace import Pace
+from halfmoon.engine.prefilling import Prefiller
 from halfmoon.engine.request import (
     Ended,
     EngineRequest,
@@ -25,24 +27,10 @@ from halfmoon.engine.request import (
 )
 from halfmoon.engine.scheduler import PrefillPlan, Scheduler
 from halfmoon.engine.sequence import Job, Sequence
-from halfmoon.engine.slots import SlotPool
+from halfmoon.engine.slots import SamplingSlots
 from halfmoon.errors import CancelledError, ContextLengthError, HalfmoonError, InternalError, InvalidRequestError
 from halfmoon.request import OutputToken, PositionLogprobs
-from halfmoon.runner.batch import Chunk, DecodeRow, SampleRow
-from halfmoon.runner.runner import PrefillResult, Runner
-
-
-@dataclass(slots=True)
-class Counters:
-    """What the engine has done since it started."""
-
-    prompt_tokens_computed: int = 0
-    prompt_tokens_cached: int = 0
-    tokens_generated: int = 0
-    prefill_steps: int = 0
-    decode_steps: int = 0
-    blocks_received: int = 0
-    preemptions: int = 0
+from halfmoon.runner.runner import Runner
 
 
 class EngineCore:
@@ -65,16 +53,17 @@ class EngineCore:
         self.scheduler = Scheduler(self.pool, config.buckets, page_size=config.geometry.page_size, salt=salt, pace=pace)
         self.outbox: list[tuple[Sink, Event]] = []
         self._runner = runner
-        self._clock = clock
         self._max_model_len = config.max_model_len
         self._end_ids = tuple(end_ids)
-        self._slots = SlotPool(config.slots)
+        self._slots = SamplingSlots(runner, self.scheduler)
+        self._prefilling = Prefiller(runner, self.scheduler, self._slots, clock)
+        self._decoding = DecodePipeline(runner, self.scheduler, self._slots)
         self._arrivals = 0
 
     @property
     def idle(self) -> bool:
         """Whether a step would do nothing."""
-        return self.scheduler.idle
+        return self.scheduler.idle and not self._decoding.busy
 
     def submit(self, request: EngineRequest, sink: Sink) -> None:
         """Takes a request; one that can never run ends at once with an error."""
@@ -91,12 +80,14 @@ class EngineCore:
 
     def abort(self, request_id: str, error: HalfmoonError | None = None) -> None:
         """Ends a request and frees what it holds. Unknown ids are ignored: the request may just have ended."""
+        self._settle()
         job = self.jobs.get(request_id)
         if job is not None:
             self._end(job, error or CancelledError(f"request {request_id} was aborted"))
 
     def stop_choices(self, request_id: str, choices: Items[int]) -> int:
         """Ends choices whose text is complete; returns how many were still running."""
+        self._settle()
         job = self.jobs.get(request_id)
         if job is None:
             return 0
@@ -131,17 +122,17 @@ class EngineCore:
         self._start_choices(job, first)
 
     def step(self) -> None:
-        """One turn of the loop: admit, compute prompt chunks, compute one token of each running sequence."""
-        plan = self.scheduler.plan()
-        self.counters.preemptions += len(plan.preempted)
-        for sequence in plan.preempted:
-            self._give_slot(sequence)
-        for sequence in plan.admitted:
-            self._start(sequence)
-        if plan.prefill is not None:
-            self._prefill(plan.prefill)
-        if plan.decode:
-            self._decode(plan.decode)
+        """One turn of the loop: the next decode step goes out and the last one's tokens come in.
+
+        Before the batch changes, or anything else is computed, the last step is read.
+        """
+        drawn = self._decoding.run_ahead()
+        if drawn is None:
+            self._settle()
+            self._step_by_plan()
+        else:
+            self.counters.decode_steps += 1
+            self._take_tokens(drawn)
 
     def check(self) -> None:
         """Raises InternalError when pages or slots are not accounted for."""
@@ -149,7 +140,7 @@ class EngineCore:
         held = sum(1 for job in self.jobs.values() for each in job.sequences if each.slot)
         if held != self._slots.used:
             raise InternalError(f"{self._slots.used} sampling slots are taken, {held} are held")
-        if not self.jobs and self.pool.used:
+        if not self.jobs and self.pool.used != len(self._decoding.pages):
             raise InternalError(f"{self.pool.used} pages are held without a request")
 
     def _refusal(self, request: EngineRequest) -> HalfmoonError | None:
@@ -162,6 +153,24 @@ class EngineCore:
             message = f"the prompt has {length} tokens; this worker takes {size}, new tokens included"
             return ContextLengthError(message, param="prompt")
         return None
+
+    def _step_by_plan(self) -> None:
+        """Admits, computes prompt chunks, and dispatches a step of the running sequences."""
+        plan = self.scheduler.plan()
+        self.counters.preemptions += len(plan.preempted)
+        for sequence in plan.preempted:
+            self._slots.give_back(sequence)
+        for sequence in plan.admitted:
+            self._start(sequence)
+        if plan.prefill is not None:
+            self._prefill(plan.prefill)
+        if plan.decode:
+            self.counters.decode_steps += 1
+            self._decoding.start(plan.decode)
+
+    def _settle(self) -> None:
+        """From here on the host knows every token."""
+        self._take_tokens(self._decoding.finish())
 
     def _start(self, sequence: Sequence) -> None:
         job = sequence.job
@@ -178,12 +187,8 @@ class EngineCore:
 
     def _prefill(self, plan: PrefillPlan) -> None:
         self.counters.prefill_steps += 1
-        chunks = [self._chunk(each.sequence, each.length) for each in plan.chunks]
-        lasts = [each.last for each in plan.chunks]
-        begin, context = self._clock(), max(chunk.start for chunk in chunks)
-        result = self._runner.prefill(chunks, plan.bucket)
-        result.wait()
-        self.scheduler.pace.observe(plan.bucket, context, self._clock() - begin)
+        complete = {index: each.sequence for index, each in enumerate(plan.chunks) if each.last}
+        result = self._prefilling.compute(plan)
         for index, planned in enumerate(plan.chunks):
             sequence = planned.sequence
             self.scheduler.advance(sequence, planned.length)
@@ -192,34 +197,8 @@ class EngineCore:
             self._publish(sequence)
             if not sequence.written:
                 self._post(sequence.job, Progress(sequence.computed))
-        self._sample_first(plan, result, lasts)
-
-    def _chunk(self, sequence: Sequence, length: int) -> Chunk:
-        start, job = sequence.computed, sequence.job
-        ends = length == sequence.uncomputed
-        targets = job.request.prompt[start + 1 : start + length + 1] if job.wants_prompt_logprobs else ()
-        wants_logits = ends and job.request.params.max_tokens > 0
-        return Chunk(sequence.tokens[start : start + length], start, sequence.pages, wants_logits, targets)
-
-    def _sample_first(self, plan: PrefillPlan, result: PrefillResult, lasts: list[bool]) -> None:
-        """Draws the tokens that follow the sequences computed completely by this step."""
-        ended = [(index, each.sequence) for index, each in enumerate(plan.chunks) if lasts[index]]
-        rows: list[SampleRow] = []
-        owners: list[Sequence] = []
-        for index, sequence in ended:
-            if index in result.rows:
-                self._take_slot(sequence, [])
-                drawn = sample_rows(sequence, result.rows[index])
-                rows.extend(drawn)
-                owners.extend([sequence] * len(drawn))
-        tokens: dict[Sequence, list[OutputToken]] = {sequence: [] for _, sequence in ended}
-        sampled = self._runner.sample(result.logits, rows)
-        for row, owner, (batch, place) in zip(rows, owners, sampled, strict=True):
-            token = output_token(owner, row, batch, place, self._max_model_len)
-            tokens[owner].append(token)
-        for _, sequence in ended:
-            self._give_slot(sequence)
-            self._after_prefill(sequence, tokens[sequence])
+        for sequence, tokens in self._prefilling.draw(complete, result).items():
+            self._after_prefill(sequence, tokens)
 
     def _after_prefill(self, sequence: Sequence, tokens: list[OutputToken]) -> None:
         job = sequence.job
@@ -272,23 +251,19 @@ class EngineCore:
             self._end(job)
         return len(stopped)
 
-    def _decode(self, batch: list[Sequence]) -> None:
-        self.counters.decode_steps += 1
-        for sequence in batch:
-            self._take_slot(sequence, batch)
-        logits = self._runner.decode([DecodeRow(each.tokens[-1], each.computed, each.pages) for each in batch])
-        rows = [SampleRow(index, each.params, each.choice, each.written, each.slot) for index, each in enumerate(batch)]
-        sampled = self._runner.sample(logits, rows)
-        by_job: dict[str, list[OutputToken]] = {}
-        for sequence, row, (drawn, place) in zip(batch, rows, sampled, strict=True):
-            self.scheduler.advance(sequence, 1)
-            token = output_token(sequence, row, drawn, place, self._max_model_len)
-            by_job.setdefault(sequence.job.request_id, []).append(token)
-        self.counters.tokens_generated += len(batch)
-        for request_id, tokens in by_job.items():
-            self._post(self.jobs[request_id], Tokens(tuple(tokens)))
-        for sequence in batch:
-            token = next(each for each in by_job[sequence.job.request_id] if each.choice == sequence.choice)
+    def _take_tokens(self, drawn: list[Drawn]) -> None:
+        """Takes one token for each of some running sequences; a request's tokens go out together."""
+        taken: list[tuple[Sequence, OutputToken]] = []
+        by_job: dict[Job, list[OutputToken]] = {}
+        for each in drawn:
+            self.scheduler.advance(each.sequence, 1)
+            token = output_token(each.sequence, each.row, each.batch, each.place, self._max_model_len)
+            taken.append((each.sequence, token))
+            by_job.setdefault(each.sequence.job, []).append(token)
+        self.counters.tokens_generated += len(taken)
+        for job, tokens in by_job.items():
+            self._post(job, Tokens(tuple(tokens)))
+        for sequence, token in taken:
             self._advance_choice(sequence, token)
 
     def _advance_choice(self, sequence: Sequence, token: OutputToken) -> None:
@@ -310,24 +285,10 @@ class EngineCore:
             self._post(job, PagesReady(sequence.published, tuple(self._runner.gather_pages(pages))))
             sequence.published = ready
 
-    def _take_slot(self, sequence: Sequence, batch: list[Sequence]) -> None:
-        if sequence.slot or not sequence.params.adjusts_logits:
-            return
-        if not self._slots.free:
-            self._give_slot(next(each for each in self.scheduler.running if each.slot and each not in batch))
-        sequence.slot = self._slots.take()
-        prompt, output = sequence.job.request.prompt, sequence.output
-        self._runner.fill_slot(sequence.slot, sequence.params, prompt, output, tuple(sequence.job.end_ids))
-
-    def _give_slot(self, sequence: Sequence) -> None:
-        if sequence.slot:
-            self._slots.give(sequence.slot)
-            sequence.slot = 0
-
     def _finish(self, sequence: Sequence) -> None:
         """One choice is over; with the last one the request is."""
         job = sequence.job
-        self._give_slot(sequence)
+        self._slots.give_back(sequence)
         self.scheduler.remove(sequence)
         job.sequences.remove(sequence)
         if not job.sequences:
@@ -335,7 +296,7 @@ class EngineCore:
 
     def _end(self, job: Job, error: HalfmoonError | None = None) -> None:
         for sequence in job.sequences:
-            self._give_slot(sequence)
+            self._slots.give_back(sequence)
             self.scheduler.remove(sequence)
         job.sequences.clear()
         del self.jobs[job.request_id]

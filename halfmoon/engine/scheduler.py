@@ -65,11 +65,22 @@ class Scheduler:
         self._buckets = buckets
         self._page_size = page_size
         self._salt = salt
+        self._stuck = False
 
     @property
     def idle(self) -> bool:
         """Whether no step could do anything."""
         return not (self.waiting or self.prefilling or self.running)
+
+    @property
+    def batch(self) -> list[Sequence]:
+        """The running sequences that a decode step computes."""
+        return self.running[: self._buckets.max_batch]
+
+    @property
+    def steady(self) -> bool:
+        """Whether decode steps are all there is to do: nothing to prefill, nothing that could be admitted."""
+        return not self.prefilling and (self._stuck or not self.waiting)
 
     @property
     def queued_tokens(self) -> int:
@@ -79,6 +90,7 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence that holds no pages."""
         insort(self.waiting, sequence, key=lambda each: each.order)
+        self._stuck = False
 
     def plan(self) -> Plan:
         """The next step. Pages that it needs are reserved when this returns."""
@@ -87,6 +99,16 @@ class Scheduler:
         plan.admitted = self._admit()
         plan.prefill = self._plan_prefill()
         return plan
+
+    def reserve_next(self, batch: list[Sequence]) -> bool:
+        """Gives each sequence a page for the token after its next; False when there are too few without preemption."""
+        for sequence in batch:
+            if sequence.computed + 1 == len(sequence.pages) * self._page_size:
+                page = self.pool.allocate(1)
+                if page is None:
+                    return False
+                sequence.pages += page
+        return True
 
     def advance(self, sequence: Sequence, tokens: int) -> None:
         """Says that the KV of the next `tokens` tokens is in the pages; full pages become reusable."""
@@ -133,6 +155,7 @@ class Scheduler:
         self.pool.release(sequence.pages)
         sequence.pages = []
         sequence.computed = 0
+        self._stuck = False
 
     def _admit(self) -> list[Sequence]:
         admitted: list[Sequence] = []
@@ -141,6 +164,7 @@ class Scheduler:
             place = self.prefilling if sequence.job.computes else self.attached
             insort(place, sequence, key=lambda each: each.order)
             admitted.append(sequence)
+        self._stuck = bool(self.waiting)
         return admitted
 
     def _reserve(self, sequence: Sequence) -> bool:
@@ -183,8 +207,7 @@ class Scheduler:
 
     def _plan_decode(self, preempted: list[Sequence]) -> list[Sequence]:
         """The first sequences that fit the batch, each with a page for its next token; the newest make room."""
-        first = self.running[: self._buckets.max_batch]
-        return [each for each in first if each not in preempted and self._grow(each, preempted)]
+        return [each for each in self.batch if each not in preempted and self._grow(each, preempted)]
 
     def _grow(self, sequence: Sequence, preempted: list[Sequence]) -> bool:
         if sequence.computed < len(sequence.pages) * self._page_size:

@@ -4,7 +4,8 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from halfmoon.engine.core import Counters, EngineCore
+from halfmoon.engine.core import EngineCore
+from halfmoon.engine.counters import Counters
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from halfmoon.config import PageGeometry
 from halfmoon.kernels.kv_pages import copy_page, gather_pages, scatter_pages
+from halfmoon.kernels.sample import Sampled
 from halfmoon.models.llama import Llama
 from halfmoon.request import PositionLogprobs, SamplingParams
 from halfmoon.runner.batch import Chunk, DecodeRow, Pages, SampledTokens, SampleRow
@@ -106,17 +107,30 @@ class Runner:
         self.prefill([chunk], bucket).wait()
         return time.perf_counter() - begin
 
-    def decode(self, rows: Sequence[DecodeRow]) -> jax.Array:
-        """One step of several sequences: logits [batch, vocab], the rows' first."""
+    def decode(self, rows: Sequence[DecodeRow], tokens: jax.Array | None = None) -> jax.Array:
+        """One step of several sequences: logits [batch, vocab], the rows' first.
+
+        `tokens` int32 [batch], as drawn for the same number of rows, take the place of the rows' own.
+        """
         batch = self.config.buckets.decode_for(len(rows))
-        tokens, positions = np.zeros(batch, np.int32), np.zeros(batch, np.int32)
+        known, positions = np.zeros(batch, np.int32), np.zeros(batch, np.int32)
         tables = np.zeros((batch, self.config.table_width), np.int32)
         for index, row in enumerate(rows):
-            tokens[index], positions[index] = row.token_id, row.position
+            known[index], positions[index] = row.token_id, row.position
             tables[index, : len(row.pages)] = row.pages
+        newest = known if tokens is None else tokens
         logits: jax.Array
-        self._caches, logits = self._programs["decode", batch](self._state, self._caches, tokens, positions, tables)
+        self._caches, logits = self._programs["decode", batch](self._state, self._caches, newest, positions, tables)
         return logits
+
+    def draw(self, logits: jax.Array, rows: Sequence[SampleRow]) -> Sampled:
+        """Dispatches the draw of one token for each row, at most the largest bucket, and counts them; waits for none.
+
+        The rows' slots must differ, but for slot 0.
+        """
+        drawn = self._sampler.draw(logits, rows)
+        self._sampler.count(rows, drawn.tokens)
+        return drawn
 
     def sample(self, logits: jax.Array, rows: Sequence[SampleRow]) -> list[tuple[SampledTokens, int]]:
         """Draws a token for each row: (batch, place in it) for each, batches of at most the largest bucket.
@@ -125,9 +139,10 @@ class Runner:
         """
         width = self.config.buckets.max_batch
         parts = [rows[start : start + width] for start in range(0, len(rows), width)]
-        sampled = [self._sampler.sample(logits, part) for part in parts]
-        for part, batch in zip(parts, sampled, strict=True):
-            self._sampler.count(part, batch)
+        drawn = [self._sampler.draw(logits, part) for part in parts]
+        for part, batch in zip(parts, drawn, strict=True):
+            self._sampler.count(part, batch.tokens)
+        sampled = [to_host(batch) for batch in drawn]
         return [(batch, place) for part, batch in zip(parts, sampled, strict=True) for place in range(len(part))]
 
     def fill_slot(

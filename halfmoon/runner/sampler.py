@@ -67,20 +67,21 @@ class Sampler:
             values,
         )
 
-    def sample(self, logits: jax.Array, rows: Sequence[SampleRow]) -> SampledTokens:
-        """Draws one token for each row, which names its row of `logits`; waits for the result. Counts nothing."""
+    def draw(self, logits: jax.Array, rows: Sequence[SampleRow]) -> Sampled:
+        """Draws one token for each row, which names its row of `logits`; waits for nothing, counts nothing."""
         batch = self._buckets.decode_for(len(rows))
         picked = self._pick(logits, rows, batch)
         params, flags = _pack(rows, batch)
-        return to_host(self._programs["sample", batch](picked, params, self._state, flags))
+        drawn: Sampled = self._programs["sample", batch](picked, params, self._state, flags)
+        return drawn
 
-    def count(self, rows: Sequence[SampleRow], sampled: SampledTokens) -> None:
-        """Adds what was drawn for `rows` to their slots, where they have one."""
+    def count(self, rows: Sequence[SampleRow], tokens: jax.Array) -> None:
+        """Adds the tokens [batch] that were drawn for `rows` to their slots, where they have one."""
         if any(row.slot for row in rows):
-            batch = len(sampled.tokens)
+            batch = tokens.shape[0]
             slots = np.zeros(batch, np.int32)
             slots[: len(rows)] = [row.slot for row in rows]
-            self._state = self._programs["count", batch](self._state, slots, sampled.tokens)
+            self._state = self._programs["count", batch](self._state, slots, tokens)
 
     def _pick(self, logits: jax.Array, rows: Sequence[SampleRow], batch: int) -> jax.Array:
         indices = [row.logits_row for row in rows]

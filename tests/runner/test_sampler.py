@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from halfmoon.request import SamplingParams
 from halfmoon.runner.batch import SampledTokens, SampleRow
 from halfmoon.runner.buckets import BucketTable, PrefillBucket
-from halfmoon.runner.sampler import Sampler
+from halfmoon.runner.sampler import Sampler, to_host
 
 VOCAB, MAX_LEN = 40, 32
 BUCKETS = BucketTable((PrefillBucket(16, 8),), (1, 4), (1,))
@@ -26,9 +26,9 @@ def sampler() -> Sampler:
 
 def draw(sampler: Sampler, *rows: SampleRow) -> SampledTokens:
     """What is drawn, after it was counted."""
-    sampled = sampler.sample(jnp.asarray(LOGITS), rows)
-    sampler.count(rows, sampled)
-    return sampled
+    drawn = sampler.draw(jnp.asarray(LOGITS), rows)
+    sampler.count(rows, drawn.tokens)
+    return to_host(drawn)
 
 
 @pytest.mark.parametrize("places", [[0], [7], [0, 1, 2, 3], [6, 2, 2], [5, 1]])
