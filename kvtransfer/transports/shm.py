@@ -55,9 +55,7 @@ class ShmTransport:
         self._pool.close()
         with self._lock:
             self._closed = True
-            if self._remote is not None:
-                self._remote.close()
-                self._remote = None
+            self._remote = None
 
     def _connect(self, deadline: float) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -103,6 +101,8 @@ class ShmTransport:
         for read, status in zip(reads, statuses, strict=True):
             if stop.stopped:
                 raise BatchRefusedError(ReadStatus.STOPPED)
+            if self._closed:
+                raise PeerClosedError
             if time.monotonic() >= deadline:
                 raise TimeoutError
             if status is ReadStatus.OK:

@@ -38,6 +38,7 @@ class Gate:
         self.region = owner.region
         self.on_begin: Callable[[], object] = lambda: None
         self.on_end: Callable[[], object] = lambda: None
+        self.on_ended: Callable[[], object] = lambda: None
 
     def pause(self) -> tuple[threading.Event, threading.Event]:
         """From now on reads set the first event when they begin, and wait for the second."""
@@ -60,7 +61,9 @@ class Gate:
 
     def end(self, grant: Grant) -> bool:
         self.on_end()
-        return self._owner.end(grant)
+        alive = self._owner.end(grant)
+        self.on_ended()
+        return alive
 
 
 class Rig:
@@ -146,6 +149,11 @@ async def read(
     return await asyncio.to_thread(
         lambda: transport.read_batch(key, reads, deadline=deadline, stop=stop or StopSignal())
     )
+
+
+def block(offset: int, local: int = 0, length: int = 4096) -> BlockRead:
+    """A page of the host pool, to byte `local`."""
+    return BlockRead(0, offset, length, local)
 
 
 async def eventually(holds: Callable[[], bool], seconds: float = 5.0) -> None:
