@@ -20,7 +20,6 @@ class Answer:
         self._text = text
         self._model = model
         self._choices = _choices(job, text)
-        self._told_cut: set[int] = set()
         self._prompt_sent = False
 
     @property
@@ -50,8 +49,9 @@ class Answer:
         return [name.removeprefix("FINISH_REASON_").lower() for name in names]
 
     def accepted(self, cached_tokens: int) -> list[pb.GenerateResponse]:
-        """A worker has begun; the prompt is told now unless its log-probabilities are awaited."""
-        self.cached_tokens = cached_tokens
+        """A worker has begun; the prompt is told now, and once, unless its log-probabilities are awaited."""
+        if not self._prompt_sent:
+            self.cached_tokens = cached_tokens
         return [] if self._job.sampling.prompt_logprobs is not None else self._prompt(())
 
     def prompt_logprobs(self, entries: Sequence[common_pb2.TokenLogprobs]) -> list[pb.GenerateResponse]:
@@ -80,11 +80,10 @@ class Answer:
             choice.end_without_tokens()
         return [pb.GenerateResponse(delta=delta) for choice in self._choices if (delta := choice.take())]
 
-    def newly_cut(self) -> list[int]:
-        """Choices that a stop string has ended since the last call: their worker does not know."""
-        cut = [choice.index for choice in self._choices if choice.cut and choice.index not in self._told_cut]
-        self._told_cut.update(cut)
-        return cut
+    @property
+    def cut_choices(self) -> set[int]:
+        """Choices that a stop string has ended: their worker does not know by itself."""
+        return {choice.index for choice in self._choices if choice.cut}
 
     def usage(self) -> pb.GenerateResponse:
         """The last response."""

@@ -28,12 +28,24 @@ Event: TypeAlias = prefill_pb2.PrefillResponse | decode_pb2.DecodeResponse
 
 
 class Attempt:
-    """Runs one plan. `run` is read to its end or closed; either way nothing of it is left at any worker."""
+    """Runs one plan. `run` is read to its end or closed; either way nothing of it is left at any worker.
+
+    `number` counts a job's attempts from 0: a worker may still be ending an earlier one, so each has an id of its own.
+    """
 
     def __init__(
-        self, job: Job, plan: Plan, answer: Answer, *, fingerprint: str, links: Links, tasks: BackgroundTasks
+        self,
+        job: Job,
+        plan: Plan,
+        answer: Answer,
+        *,
+        number: int = 0,
+        fingerprint: str,
+        links: Links,
+        tasks: BackgroundTasks,
     ) -> None:
         self._job = job
+        self._request_id = f"{job.request_id}.{number}" if number else job.request_id
         self._plan = plan
         self._answer = answer
         self._fingerprint = fingerprint
@@ -41,6 +53,7 @@ class Attempt:
         self._tasks = tasks
         self._first_tokens_due = False
         self._decode_accepted = False
+        self._told_cut: set[int] = set()
         self._held: list[decode_pb2.DecodeResponse] = []
         self._handle: kvtransfer_pb2.KvHandle | None = None
 
@@ -175,7 +188,7 @@ class Attempt:
     def _prefill(self, worker: Worker) -> WorkerStream[prefill_pb2.PrefillResponse]:
         link = self._links.of(worker)
         request = prefill_pb2.PrefillRequest(
-            request_id=self._job.request_id,
+            request_id=self._request_id,
             model_fingerprint=self._fingerprint,
             prompt_token_ids=self._job.prompt_ids,
             sampling=sampling_to_pb(self._job.sampling),
@@ -190,7 +203,7 @@ class Attempt:
         worker = self._plan.decode
         link = self._links.of(worker)
         request = decode_pb2.DecodeRequest(
-            request_id=self._job.request_id,
+            request_id=self._request_id,
             model_fingerprint=self._fingerprint,
             prompt_token_ids=self._job.prompt_ids,
             sampling=sampling_to_pb(self._job.sampling),
@@ -211,19 +224,20 @@ class Attempt:
         """On every ending but a completed transfer, after which decode has released the handle itself."""
         handle, self._handle = self._handle, None
         if handle is not None:
-            self._links.release(worker, handle, self._job.request_id)
+            self._links.release(worker, handle, self._request_id)
 
     def _stop_cut_choices(self) -> None:
         """Tells decode of choices that a stop string ended; when all have ended the stream is closed instead."""
         if not self._decode_accepted or self._answer.done:
             return
-        choices = self._answer.newly_cut()
+        choices = self._answer.cut_choices - self._told_cut
+        self._told_cut |= choices
         if choices:
-            request = decode_pb2.StopChoicesRequest(request_id=self._job.request_id, choices=choices)
+            request = decode_pb2.StopChoicesRequest(request_id=self._request_id, choices=sorted(choices))
             self._tasks.start(
                 lambda: self._stop_choices(request),
                 "stop choices",
-                request_id=self._job.request_id,
+                request_id=self._request_id,
                 worker=self._plan.decode.worker_id,
             )
 

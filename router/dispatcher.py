@@ -6,7 +6,13 @@ from contextlib import aclosing, contextmanager
 
 from halfmoon.cache.hashing import cache_salt, page_hashes
 from halfmoon.config import RETRY_AFTER
-from halfmoon.errors import InvalidRequestError, ModelNotFoundError, OverloadedError, UnavailableError
+from halfmoon.errors import (
+    InvalidRequestError,
+    ModelNotFoundError,
+    OverloadedError,
+    UnavailableError,
+    WorkerFailedError,
+)
 from halfmoon.telemetry import span
 from halfmoon.text import TextModel
 from halfmoon.v1 import router_pb2 as pb
@@ -17,11 +23,14 @@ from router.fleet import Fleet
 from router.job import Job
 from router.links import Links
 from router.metrics import RouterMetrics
-from router.policy import Demand, plan
+from router.policy import Demand, Plan, plan
 from router.preparation import Preparation, check_request_id, drawn_request_id
 from router.record import RequestRecord
 from router.tasks import BackgroundTasks
 from router.trace import plan_attributes, request_span
+
+_ATTEMPTS = 3
+"""A worker's death may be learnt from its partner before its own stream breaks: the second try can meet it too."""
 
 
 class Dispatcher:
@@ -84,24 +93,57 @@ class Dispatcher:
             with span("tokenize"):
                 job = await self.preparation.job(request, context=self.context, deadline=deadline)
             answer = Answer(job, self._text, self._config.model_name)
-            async with aclosing(self._attempt(job, answer, record)) as responses:
+            async with aclosing(self._attempts(job, answer, record)) as responses:
                 async for response in responses:
                     record.sending(response)
                     yield response
             yield answer.usage()
 
-    async def _attempt(
+    async def _attempts(
         self, job: Job, answer: Answer, record: RequestRecord
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
+        """What breaks with a worker is run again from the prompt, elsewhere or there: the answer tells nothing twice.
+
+        Raises the last failure after `_ATTEMPTS`, or when nobody is there to try again.
+        """
+        failure: WorkerFailedError | None = None
+        for number in range(_ATTEMPTS):
+            demand, chosen = self._plan(job, failure)
+            record.planned(job, chosen, answer)
+            attempt = Attempt(
+                job,
+                chosen,
+                answer,
+                number=number,
+                fingerprint=self._text.fingerprint,
+                links=self._links,
+                tasks=self._tasks,
+            )
+            try:
+                async with aclosing(attempt.run(demand)) as responses:
+                    async for response in responses:
+                        yield response
+                return
+            except WorkerFailedError as error:
+                failure = error
+                if answer.done:
+                    return
+                record.attempt_failed(error)
+        if failure is not None:
+            raise failure
+
+    def _plan(self, job: Job, failure: WorkerFailedError | None) -> tuple[Demand, Plan]:
+        """Raises `failure`, if there was one, rather than that nobody is left."""
         with span("plan") as planning:
             demand = self._demand(job)
-            chosen = plan(demand, self._fleet.available, self._config.policy)
+            try:
+                chosen = plan(demand, self._fleet.available, self._config.policy)
+            except UnavailableError:
+                if failure is not None:
+                    raise failure from None
+                raise
             planning.set(plan_attributes(chosen))
-        record.planned(job, chosen, answer)
-        attempt = Attempt(job, chosen, answer, fingerprint=self._text.fingerprint, links=self._links, tasks=self._tasks)
-        async with aclosing(attempt.run(demand)) as responses:
-            async for response in responses:
-                yield response
+        return demand, chosen
 
     def _demand(self, job: Job) -> Demand:
         """A request for prompt log-probabilities reuses nothing; of a prompt, one token is always computed."""

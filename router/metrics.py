@@ -16,6 +16,9 @@ class RouterMetrics:
         self.waiting = metrics.up_down("halfmoon_router_requests_waiting", "Requests without a first token yet.")
         self.requests = metrics.counter("halfmoon_router_requests", "Requests ended, by outcome.")
         self.plans = metrics.counter("halfmoon_router_plans", "Plans made, by reason: split, or why not.")
+        self.failed_attempts = metrics.counter(
+            "halfmoon_router_attempts_failed", "Attempts at a request that broke with a worker."
+        )
         self.prompt_tokens = metrics.counter(
             "halfmoon_router_prompt_tokens", "Prompt tokens of requests that were planned."
         )

@@ -5,7 +5,7 @@ import logging
 import time
 from types import TracebackType
 
-from halfmoon.errors import DeadlineError, HalfmoonError
+from halfmoon.errors import DeadlineError, HalfmoonError, WorkerFailedError
 from halfmoon.telemetry import OpenSpan
 from halfmoon.v1 import router_pb2 as pb
 from router.answer import Answer
@@ -50,12 +50,18 @@ class RequestRecord:
         _log.info("request ended", extra=self._fields(outcome, error, now))
 
     def planned(self, job: Job, plan: Plan, answer: Answer) -> None:
-        """Workers are chosen."""
+        """Workers are chosen, for the first time or again."""
+        if self._job is None:
+            self._span.set(job_attributes(job))
+            self._metrics.prompt_tokens.add(len(job.prompt_ids))
         self._job, self._plan, self._answer = job, plan, answer
         self._deadline = job.deadline
-        self._span.set(job_attributes(job))
         self._metrics.plans.add(reason=plan.reason)
-        self._metrics.prompt_tokens.add(len(job.prompt_ids))
+
+    def attempt_failed(self, error: WorkerFailedError) -> None:
+        """What was planned broke with a worker."""
+        self._metrics.failed_attempts.add(1)
+        _log.warning("an attempt failed", extra={"request_id": self._request_id, "error": error.message})
 
     def sending(self, response: pb.GenerateResponse) -> None:
         """A response goes to the client."""
