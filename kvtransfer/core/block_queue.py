@@ -3,6 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import OverloadedError
@@ -38,14 +39,27 @@ class Ticket:
     blocks: tuple[int, ...] = ()
 
 
+class Spare(Protocol):
+    """Blocks that have an owner who gives them up when they are needed."""
+
+    @property
+    def spare_count(self) -> int:
+        """How many."""
+
+    def drop(self, count: int) -> None:
+        """Frees so many of them, at once."""
+
+
 class BlockQueue:
     """First come, first served in each lane; a request at the head that does not fit yet holds up those behind it.
 
     Offers leave the last `reserve` blocks alone, so that pulls always move on. At most `bound` requests wait in a lane.
+    Blocks of `spare` are as good as free ones, and are taken when those are used up.
     """
 
-    def __init__(self, pool: BlockPool, *, reserve: int = 0, bound: int = 1024) -> None:
+    def __init__(self, pool: BlockPool, *, reserve: int = 0, bound: int = 1024, spare: Spare | None = None) -> None:
         self._pool = pool
+        self._spare = spare
         self._reserve = reserve
         self._bound = bound
         self._lanes: dict[Lane, deque[Ticket]] = {lane: deque() for lane in Lane}
@@ -92,10 +106,14 @@ class BlockQueue:
         line, granted = self._lanes[lane], []
         while line and self._room(lane) >= line[0].least:
             ticket = line.popleft()
-            ticket.blocks = self._pool.allocate(min(ticket.most, self._room(lane)), ticket.owner)
+            count = min(ticket.most, self._room(lane))
+            if self._spare is not None and count > self._pool.free_count:
+                self._spare.drop(count - self._pool.free_count)
+            ticket.blocks = self._pool.allocate(count, ticket.owner)
             ticket.outcome = Outcome.GRANTED
             granted.append(ticket)
         return granted
 
     def _room(self, lane: Lane) -> int:
-        return self._pool.free_count - (self._reserve if lane is Lane.OFFER else 0)
+        spare = self._spare.spare_count if self._spare is not None else 0
+        return self._pool.free_count + spare - (self._reserve if lane is Lane.OFFER else 0)

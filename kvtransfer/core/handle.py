@@ -17,7 +17,9 @@ class HandleState(Enum):
 class Handle:
     """Changed by `HandleTable` alone. `blocks` are indices of the host pool, `checksums` those of the complete ones.
 
-    `expires` ends an OPEN handle (its offer's timeout) or a SEALED one (its lease), on the owner's monotonic clock.
+    `lease`, in seconds, is what a seal or a renewal gives. `expires` ends an OPEN handle (its offer's timeout) or a
+    SEALED one (its lease), on the owner's monotonic clock. `lent` are the content hashes of blocks that belong to the
+    prefix store, which several handles may share; it is empty for blocks that the engine has offered.
     `being_written` holds until the engine has sealed or withdrawn: until then no block may go to anybody else.
     """
 
@@ -26,6 +28,8 @@ class Handle:
     request_id: str
     blocks: tuple[int, ...]
     expires: float
+    lease: float
+    lent: tuple[bytes, ...] = ()
     state: HandleState = HandleState.OPEN
     checksums: list[int] = field(default_factory=list)
     seal: bytes | None = None

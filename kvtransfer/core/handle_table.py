@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from halfmoon.errors import InternalError, InvalidRequestError, LeaseExpiredError
 from kvtransfer.core.handle import Handle, HandleState, Read
 from kvtransfer.core.recent import RecentSet
+from kvtransfer.core.store_index import StoredBlock
 from kvtransfer.proofs import handle_label, handle_tag
 
 _REMEMBERED = 4096
@@ -22,7 +23,7 @@ class HandleTable:
     """
 
     def __init__(self, *, lease: float, grace: float, on_change: Notify, on_free: Notify) -> None:
-        self.lease = lease
+        self._lease = lease
         self._grace = grace
         self._on_change = on_change
         self._on_free = on_free
@@ -54,9 +55,23 @@ class HandleTable:
             raise LeaseExpiredError(f"handle {handle_label(handle_id)}: withdrawn while it waited for blocks")
         if handle_id in self._handles:
             raise InvalidRequestError(f"handle {handle_label(handle_id)} is offered already")
-        handle = Handle(handle_id, handle_tag(handle_id), request_id, tuple(blocks), expires)
-        self._handles[handle_id] = handle
-        self._by_tag[handle.tag] = handle
+        handle = Handle(handle_id, handle_tag(handle_id), request_id, tuple(blocks), expires, self._lease)
+        self._enter(handle)
+        return handle
+
+    def lend(self, handle_id: bytes, run: Sequence[StoredBlock], seal: bytes, lease: float, now: float) -> Handle:
+        """A SEALED handle over pinned pages of the prefix store; `on_free` is where they are unpinned.
+
+        `lease` is in seconds; it is cut to what every handle gets. `handle_id` is new.
+        """
+        bound = min(lease, self._lease)
+        blocks = tuple(page.block for page in run)
+        handle = Handle(handle_id, handle_tag(handle_id), "", blocks, now + bound, bound)
+        handle.lent = tuple(page.content_hash for page in run)
+        handle.state, handle.seal, handle.being_written = HandleState.SEALED, seal, False
+        handle.checksums = [page.checksum for page in run]
+        handle.published.update(blocks)
+        self._enter(handle)
         return handle
 
     def find(self, handle_id: bytes, now: float) -> Handle:
@@ -102,15 +117,15 @@ class HandleTable:
             )
         handle.state, handle.seal = HandleState.SEALED, seal
         handle.being_written = False
-        handle.expires = now + self.lease
+        handle.expires = now + handle.lease
         self._on_change(handle)
 
     def renew(self, handle_id: bytes, now: float) -> float:
         """The lease of a sealed handle runs anew; returns its length. An unsealed one keeps its own bound."""
         handle = self.find(handle_id, now)
         if handle.state is HandleState.SEALED:
-            handle.expires = now + self.lease
-        return self.lease
+            handle.expires = now + handle.lease
+        return handle.lease
 
     def release(self, handle_id: bytes, now: float) -> bool:
         """A reader, or the router, wants no more of it. False when nothing was held. Idempotent."""
@@ -165,11 +180,15 @@ class HandleTable:
                 self._end(handle, reason, now)
 
     def check(self) -> None:
-        """Raises InternalError when a handle without a reason to stay is still here, or two share a block."""
-        blocks = [block for handle in self._handles.values() for block in handle.blocks]
+        """Raises InternalError when a handle without a reason to stay is still here, or two share an offered block."""
+        blocks = [block for handle in self._handles.values() if not handle.lent for block in handle.blocks]
         stale = [h for h in self._handles.values() if h.state is HandleState.ENDED and not h.busy]
         if stale or len(set(blocks)) != len(blocks):
             raise InternalError(f"{len(stale)} ended handles kept, {len(blocks)} blocks of {len(set(blocks))} held")
+
+    def _enter(self, handle: Handle) -> None:
+        self._handles[handle.handle_id] = handle
+        self._by_tag[handle.tag] = handle
 
     def _expire_one(self, handle: Handle, now: float) -> None:
         was = "lease" if handle.state is HandleState.SEALED else "offer"

@@ -17,11 +17,15 @@ class Use(Enum):
     """Being written by a transport."""
     DELIVERED = "delivered"
     """Verified, being read by the engine."""
+    STORING = "storing"
+    """Being written for the prefix store, by the engine or by a tier below."""
+    STORED = "stored"
+    """A page of the prefix store."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockOwner:
-    """The one owner of a block: a use, and the handle (its tag) or pull (its id) that it is for."""
+    """The one owner of a block: a use, and the handle (its tag), pull or put (its id) that it is for."""
 
     use: Use
     key: Hashable

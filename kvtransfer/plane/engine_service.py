@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from halfmoon.errors import InvalidRequestError
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from halfmoon.v1 import kvtransfer_pb2_grpc as rpc
-from halfmoon.wire import geometry_to_pb
-from kvtransfer.core.handle import Handle
-from kvtransfer.layout import HOST_REGION
 from kvtransfer.plane.context import PlaneContext
+from kvtransfer.plane.handle_message import handle_message
 from kvtransfer.plane.owner import Owner
+from kvtransfer.plane.prefix_store import PrefixStore
 from kvtransfer.plane.pulls import PullBook
+from kvtransfer.plane.store_messages import require_hashes, tier_stats
 from kvtransfer.proofs import HANDLE_ID_BYTES
 from kvtransfer.rpc_types import Context
 
@@ -18,10 +18,11 @@ from kvtransfer.rpc_types import Context
 class EngineService(rpc.DataPlaneServicer):
     """`endpoint` is the address of this process's `KvTransfer` service."""
 
-    def __init__(self, context: PlaneContext, owner: Owner, pulls: PullBook, endpoint: str) -> None:
+    def __init__(self, context: PlaneContext, owner: Owner, pulls: PullBook, store: PrefixStore, endpoint: str) -> None:
         self._context = context
         self._owner = owner
         self._pulls = pulls
+        self._store = store
         self._endpoint = endpoint
 
     async def Offer(self, request: pb.OfferRequest, context: Context) -> pb.OfferResponse:  # noqa: N802
@@ -31,7 +32,8 @@ class EngineService(rpc.DataPlaneServicer):
         handle = await self._owner.offer(
             request.handle_id, request.request_id, len(request.blocks), request.timeout_ms / 1000
         )
-        return pb.OfferResponse(handle=self._message(request, handle))
+        pages = ((block.content_hash, block.tokens) for block in request.blocks)
+        return pb.OfferResponse(handle=handle_message(self._context.spec, self._endpoint, handle, pages))
 
     async def Publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:  # noqa: N802
         """Marks the next blocks as complete."""
@@ -65,6 +67,37 @@ class EngineService(rpc.DataPlaneServicer):
         self._pulls.free(request.offsets)
         return pb.FreeBlocksResponse()
 
+    async def BeginPut(self, request: pb.BeginPutRequest, context: Context) -> pb.BeginPutResponse:  # noqa: N802
+        """Reserves host blocks for pages."""
+        require_hashes(request.hashes)
+        layout = self._context.spec.layout
+        blocks = self._store.begin_put(request.put_id, request.hashes)
+        places = [pb.StorePlace(content_hash=each, offset=layout.offset(block)) for each, block in blocks.items()]
+        return pb.BeginPutResponse(places=places)
+
+    async def EndPut(self, request: pb.EndPutRequest, context: Context) -> pb.EndPutResponse:  # noqa: N802
+        """Stores pages, or gives them up."""
+        checksums = {page.content_hash: page.checksum if page.HasField("checksum") else None for page in request.pages}
+        self._store.end_put(request.put_id, checksums, give_up_rest=request.give_up_rest)
+        return pb.EndPutResponse()
+
+    async def AcquireStored(  # noqa: N802
+        self, request: pb.AcquireStoredRequest, context: Context
+    ) -> pb.AcquireStoredResponse:
+        """Pins stored pages."""
+        require_hashes(request.hashes)
+        spec = self._context.spec
+        run = await self._store.acquire(request.lease_id, request.hashes, request.timeout_ms / 1000)
+        return pb.AcquireStoredResponse(
+            offsets=[spec.layout.offset(page.block) for page in run], lease_ms=round(spec.lease_seconds * 1000)
+        )
+
+    async def ReleaseStored(  # noqa: N802
+        self, request: pb.ReleaseStoredRequest, context: Context
+    ) -> pb.ReleaseStoredResponse:
+        """Unpins stored pages."""
+        return pb.ReleaseStoredResponse(alive=self._store.release(request.lease_id))
+
     async def Stats(self, request: pb.StatsRequest, context: Context) -> pb.StatsResponse:  # noqa: N802
         """Gauges and counters; checks that no block is lost while at it."""
         blocks, meters = self._context.blocks, self._context.meters
@@ -77,27 +110,6 @@ class EngineService(rpc.DataPlaneServicer):
             transfers_active=self._pulls.active_count,
             bytes_read=meters.bytes_read,
             transfers_ended=meters.ended,
-        )
-
-    def _message(self, request: pb.OfferRequest, handle: Handle) -> pb.KvHandle:
-        spec = self._context.spec
-        places = zip(request.blocks, handle.blocks, strict=True)
-        return pb.KvHandle(
-            handle_id=handle.handle_id,
-            owner_worker_id=spec.worker_id,
-            owner_incarnation=spec.incarnation,
-            endpoint=self._endpoint,
-            model_fingerprint=spec.fingerprint,
-            geometry=geometry_to_pb(spec.geometry),
-            blocks=[
-                pb.KvBlock(
-                    content_hash=block.content_hash,
-                    tokens=block.tokens,
-                    region=HOST_REGION,
-                    offset=spec.layout.offset(place),
-                    length=spec.layout.block_bytes,
-                )
-                for block, place in places
-            ],
-            lease_ms=round(spec.lease_seconds * 1000),
+            store_leases=self._store.lease_count,
+            store_tiers=tier_stats(self._store),
         )

@@ -3,29 +3,36 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 
 from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import InvalidRequestError, OverloadedError
 from kvtransfer.core.block_queue import BlockQueue, Lane, Outcome, Ticket
+from kvtransfer.core.host_store import HostStore
 from kvtransfer.core.pool import BlockOwner, BlockPool, Use
 from kvtransfer.spec import PlaneSpec
 
 
 class HostBlocks:
-    """Made in the event loop that waits for blocks; `release` and `hand_over` may be called from any thread."""
+    """Made in the event loop that waits for blocks. `release`, `hand_over` and `store` may be used from any thread.
 
-    def __init__(self, spec: PlaneSpec) -> None:
+    `tiers` are the names of the prefix store's tiers below host memory.
+    """
+
+    def __init__(self, spec: PlaneSpec, tiers: Iterable[str] = ()) -> None:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._pool = BlockPool(spec.host_blocks)
-        self._queue = BlockQueue(self._pool, reserve=spec.pull_reserve, bound=spec.offer_queue)
+        self._store = HostStore(self._pool, bound=spec.store_blocks, reserve=spec.pull_reserve, tiers=tiers)
+        self._queue = BlockQueue(self._pool, reserve=spec.pull_reserve, bound=spec.offer_queue, spare=self._store)
         self._waits: dict[Ticket, asyncio.Future[None]] = {}
 
     @property
     def used_count(self) -> int:
-        """Blocks with an owner."""
-        return self._pool.used_count
+        """Blocks that cannot be had: with an owner that would not give them up."""
+        with self._lock:
+            return self._pool.used_count - self._store.spare_count
 
     async def acquire(self, owner: BlockOwner, lane: Lane, least: int, most: int, deadline: float) -> tuple[int, ...]:
         """`least` to `most` blocks, waiting in line until `deadline` (monotonic).
@@ -82,10 +89,23 @@ class HostBlocks:
             raise InvalidRequestError(f"host block {block} is not held by the engine")
         return owner
 
+    @contextmanager
+    def store(self) -> Iterator[HostStore]:
+        """The prefix store's part, for a moment; blocks that became spare go to those who wait."""
+        with self._lock:
+            yield self._store
+        self._loop.call_soon_threadsafe(self.advance)
+
+    def claim(self, key: Hashable, hashes: Iterable[bytes]) -> dict[bytes, int]:
+        """As `HostStore.claim`, but nothing while somebody waits for blocks: running requests come before the store."""
+        with self._lock:
+            return {} if self._queue.waiting else self._store.claim(key, hashes)
+
     def check(self) -> None:
         """Raises InternalError when blocks were lost or given twice."""
         with self._lock:
             self._pool.check()
+            self._store.check()
 
     async def _wait(self, ticket: Ticket) -> None:
         wait = self._loop.create_future()

@@ -11,9 +11,10 @@ from kvtransfer.core.block_queue import Lane
 from kvtransfer.core.handle import Handle, HandleState
 from kvtransfer.core.handle_table import HandleTable
 from kvtransfer.core.pool import BlockOwner, Use
+from kvtransfer.core.store_index import StoredBlock
 from kvtransfer.layout import HOST_REGION
 from kvtransfer.plane.host_blocks import HostBlocks
-from kvtransfer.proofs import handle_tag
+from kvtransfer.proofs import handle_tag, new_handle_id
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
 from kvtransfer.transports.base import BlockRead, Grant, ReadStatus
@@ -83,6 +84,11 @@ class Owner:
         except HalfmoonError:
             self._blocks.release(blocks, holder)
             raise
+
+    def lend(self, run: Sequence[StoredBlock], lease: float) -> Handle:
+        """A sealed handle over pinned pages of the prefix store, which are unpinned at its end."""
+        with self._lock:
+            return self._table.lend(new_handle_id(), run, b"", lease, time.monotonic())
 
     def publish(self, handle_id: bytes, first_block: int, checksums: Iterable[int]) -> int:
         """See `HandleTable.publish`."""
@@ -186,4 +192,8 @@ class Owner:
             del self._watchers[handle_id]
 
     def _free(self, handle: Handle) -> None:
+        if handle.lent:
+            with self._blocks.store() as store:
+                store.unpin(handle.lent)
+            return
         self._blocks.release(handle.blocks, BlockOwner(Use.OFFERED, handle.tag))

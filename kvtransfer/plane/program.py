@@ -14,9 +14,11 @@ from kvtransfer.plane.names import ENGINE_SOCKET, SHM_SOCKET
 from kvtransfer.plane.owner import Owner
 from kvtransfer.plane.peer_service import PeerService
 from kvtransfer.plane.peers import PeerBook
+from kvtransfer.plane.prefix_store import PrefixStore
 from kvtransfer.plane.pulls import PullBook
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
+from kvtransfer.store.tiers import open_tiers
 from kvtransfer.transports.base import TransportServer
 from kvtransfer.transports.shm_server import ShmServer
 from kvtransfer.transports.tcp_server import TcpServer, format_address
@@ -35,7 +37,10 @@ class Running:
 
 async def start_plane(spec: PlaneSpec, region: Region, folder: Path, stack: AsyncExitStack) -> Running:
     """Starts everything; `stack` takes it down. `folder` is private and exists. Raises ConfigError for a taken port."""
-    blocks = HostBlocks(spec)
+    tiers = await open_tiers(spec, region, stack)
+    blocks = HostBlocks(spec, [tier.name for tier in tiers])
+    store = PrefixStore(spec, region, blocks, tiers)
+    stack.push_async_callback(store.close)
     owner = Owner(spec, region, blocks)
     peers = PeerBook(spec, region)
     context = PlaneContext(spec, region, blocks, peers)
@@ -43,19 +48,19 @@ async def start_plane(spec: PlaneSpec, region: Region, folder: Path, stack: Asyn
 
     addresses = _start_transports(spec, owner, folder, stack)
     peer_server = GrpcServer(spec.host, spec.port)
-    peer_service = PeerService(spec, owner, addresses)
+    peer_service = PeerService(spec, owner, store, addresses, lambda: format_address(spec.peer_host, peer_server.port))
     peer_server.add(rpc.add_KvTransferServicer_to_server, peer_service, "halfmoon.v1.KvTransfer")
     await peer_server.start()
     stack.push_async_callback(peer_server.stop)
     endpoint = format_address(spec.peer_host, peer_server.port)
 
     engine_server = GrpcServer(f"unix:{folder / ENGINE_SOCKET}")
-    engine_service = EngineService(context, owner, pulls, endpoint)
+    engine_service = EngineService(context, owner, pulls, store, endpoint)
     engine_server.add(rpc.add_DataPlaneServicer_to_server, engine_service, "halfmoon.v1.DataPlane")
     await engine_server.start()
     stack.push_async_callback(engine_server.stop)
 
-    sweeper = asyncio.create_task(_sweep(owner, blocks))
+    sweeper = asyncio.create_task(_sweep(owner, store, blocks))
     stack.callback(sweeper.cancel)
     stack.push_async_callback(peers.close)
     stack.push_async_callback(pulls.close)
@@ -78,9 +83,10 @@ def _start_transports(spec: PlaneSpec, owner: Owner, folder: Path, stack: AsyncE
     return {server.name: server.address for server in servers}
 
 
-async def _sweep(owner: Owner, blocks: HostBlocks) -> None:
+async def _sweep(owner: Owner, store: PrefixStore, blocks: HostBlocks) -> None:
     """Ends what is past its time."""
     while True:
         await asyncio.sleep(_SWEEP_SECONDS)
         owner.expire()
+        store.expire()
         blocks.advance()

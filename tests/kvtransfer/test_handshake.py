@@ -15,6 +15,7 @@ from kvtransfer.plane.host import boot_id
 from kvtransfer.plane.host_blocks import HostBlocks
 from kvtransfer.plane.owner import Owner
 from kvtransfer.plane.peer_service import PeerService
+from kvtransfer.plane.prefix_store import PrefixStore
 from kvtransfer.region import Region
 from kvtransfer.transports.choice import open_transport
 from tests.kvtransfer.planes import GEOMETRY, plane_spec
@@ -28,7 +29,9 @@ async def stub() -> AsyncIterator["rpc.KvTransferAsyncStub"]:
     """The service of an owner, called over a real channel."""
     region = Region.create(SPEC.layout.total_bytes)
     server = GrpcServer()
-    service = PeerService(SPEC, Owner(SPEC, region, HostBlocks(SPEC)), ADDRESSES)
+    blocks = HostBlocks(SPEC)
+    store = PrefixStore(SPEC, region, blocks, [])
+    service = PeerService(SPEC, Owner(SPEC, region, blocks), store, ADDRESSES, lambda: "127.0.0.1:9")
     server.add(rpc.add_KvTransferServicer_to_server, service, "halfmoon.v1.KvTransfer")
     await server.start()
     async with open_channel(f"127.0.0.1:{server.port}") as channel:
