@@ -3,6 +3,9 @@
 Every page is in exactly one place: free (content worthless), cached (content known by hash, nobody uses it, least
 recently used first), or used (one reference a sequence that reads it). Page 0 is the device's scratch page and never
 part of the pool.
+
+Pages of known content can be kept in a store below before they are evicted: each is a candidate once when its content
+becomes known, and again whenever it comes to rest, for the store may have forgotten it since.
 """
 
 from collections import OrderedDict, deque
@@ -23,6 +26,8 @@ class PagePool:
         self._hash_of: dict[int, bytes] = {}
         self._stored: dict[bytes, None] = {}
         self._removed: dict[bytes, None] = {}
+        self._to_keep: set[int] = set()
+        self._candidates: OrderedDict[int, None] = OrderedDict()
 
     @property
     def available(self) -> int:
@@ -33,6 +38,11 @@ class PagePool:
     def used(self) -> int:
         """Pages that some sequence holds."""
         return len(self._references)
+
+    @property
+    def candidates(self) -> int:
+        """Pages of which the store does not know yet."""
+        return len(self._candidates)
 
     def allocate(self, count: int) -> list[int] | None:
         """So many pages of unknown content, one reference each; None, and nothing taken, when there are too few."""
@@ -69,17 +79,33 @@ class PagePool:
             del self._references[page]
             if page in self._hash_of:
                 self._cached[page] = None
+                self._nominate(page)
             else:
                 self._free.append(page)
 
-    def register(self, page: int, content: bytes) -> None:
-        """Says that a used page is full and holds `content`. The first page to hold a content keeps the name."""
+    def register(self, page: int, content: bytes, *, keep: bool = True) -> None:
+        """Says that a used page is full and holds `content`. The first page to hold a content keeps the name.
+
+        Without `keep` it is no candidate for the store: another worker's store is where it belongs.
+        """
         if content in self._by_hash or page in self._hash_of:
             return
         self._by_hash[content] = page
         self._hash_of[page] = content
         self._removed.pop(content, None)
         self._stored[content] = None
+        if keep:
+            self._to_keep.add(page)
+            self._nominate(page)
+
+    def take_candidates(self, count: int) -> list[bytes]:
+        """The contents of up to `count` candidates, which are none from now on; the oldest come first."""
+        taken = [self._candidates.popitem(last=False)[0] for _ in range(min(count, len(self._candidates)))]
+        return [self._hash_of[page] for page in taken]
+
+    def page_of(self, content: bytes) -> int | None:
+        """The page that holds a content now."""
+        return self._by_hash.get(content)
 
     def drain_changes(self) -> tuple[list[bytes], list[bytes]]:
         """Hashes (stored, removed) since the last call."""
@@ -101,9 +127,17 @@ class PagePool:
             )
         if any(page not in self._hash_of for page in self._cached):
             raise InternalError("a cached page has no content hash")
+        if not self._candidates.keys() <= self._to_keep <= self._hash_of.keys():
+            raise InternalError("a page without known content is to be kept")
+
+    def _nominate(self, page: int) -> None:
+        if page in self._to_keep:
+            self._candidates[page] = None
 
     def _evict(self) -> int:
         page, _ = self._cached.popitem(last=False)
+        self._candidates.pop(page, None)
+        self._to_keep.discard(page)
         content = self._hash_of.pop(page)
         del self._by_hash[content]
         self._stored.pop(content, None)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,12 +23,15 @@ from halfmoon.engine.request import (
     PromptScored,
     Sink,
     Started,
+    StoreEvent,
+    StoreLink,
     Task,
     Tokens,
 )
 from halfmoon.engine.scheduler import PrefillPlan, Scheduler
 from halfmoon.engine.sequence import Job, Sequence
 from halfmoon.engine.slots import SamplingSlots
+from halfmoon.engine.store import PageOffers, PageSearches
 from halfmoon.errors import CancelledError, ContextLengthError, HalfmoonError, InternalError, InvalidRequestError
 from halfmoon.request import OutputToken, PositionLogprobs
 from halfmoon.runner.runner import Runner
@@ -58,6 +62,9 @@ class EngineCore:
         self._slots = SamplingSlots(runner, self.scheduler)
         self._prefilling = Prefiller(runner, self.scheduler, self._slots, clock)
         self._decoding = DecodePipeline(runner, self.scheduler, self._slots)
+        self._offers = PageOffers(runner, self.pool)
+        self._searches = PageSearches(runner, self.scheduler)
+        self._store: StoreLink | None = None
         self._arrivals = 0
 
     @property
@@ -118,8 +125,30 @@ class EngineCore:
             return
         job.received = True
         lead = job.lead
-        self.scheduler.advance(lead, lead.uncomputed)
+        self.scheduler.advance(lead, lead.uncomputed, keep=False)
         self._start_choices(job, first)
+
+    def connect_store(self, link: StoreLink) -> None:
+        """From now on pages are offered to a prefix store, and looked for there."""
+        self._store = link
+        self.scheduler.may_hold = link.may_hold
+
+    def copy_pages(self, hashes: Items[bytes]) -> list[jax.Array | None]:
+        """The store's answer to an offer, see `PageOffers.copy`."""
+        copied = self._offers.copy(hashes)
+        self.counters.pages_kept += sum(1 for each in copied if each is not None)
+        return copied
+
+    def fill_pages(self, search: int, first: int, blocks: Items[NDArray[np.generic]]) -> bool:
+        """Brings pages from the store, see `PageSearches.fill`; `blocks` are free when this returns."""
+        return self._searches.fill(search, first, blocks)
+
+    def end_search(self, search: int, pages: int) -> None:
+        """The store has no more for a prompt: `pages` that it has filled are right, the rest is computed."""
+        job = self._searches.end(search, pages)
+        if job is not None:
+            self.counters.prompt_tokens_restored += pages * self._runner.config.geometry.page_size
+            self._start_prompt(job)
 
     def step(self) -> None:
         """One turn of the loop: the next decode step goes out and the last one's tokens come in.
@@ -133,6 +162,7 @@ class EngineCore:
         else:
             self.counters.decode_steps += 1
             self._take_tokens(drawn)
+        self._offer_pages()
 
     def check(self) -> None:
         """Raises InternalError when pages or slots are not accounted for."""
@@ -142,6 +172,7 @@ class EngineCore:
             raise InternalError(f"{self._slots.used} sampling slots are taken, {held} are held")
         if not self.jobs and self.pool.used != len(self._decoding.pages):
             raise InternalError(f"{self.pool.used} pages are held without a request")
+        self._searches.check(list(self.jobs.values()))
 
     def _refusal(self, request: EngineRequest) -> HalfmoonError | None:
         length, size = len(request.prompt), self._max_model_len
@@ -176,14 +207,21 @@ class EngineCore:
         job = sequence.job
         if sequence.written or sequence.choice:
             return  # computed again after it was preempted
+        if job.sought:
+            self._post_to_store(self._searches.begin(job))
+            return
         if job.computes:
-            self.counters.prompt_tokens_cached += sequence.computed
-            self._post(job, Started(sequence.computed))
-            self._publish(sequence)
+            self._start_prompt(job)
             return
         cached = sequence.computed // self._runner.config.geometry.page_size
         job.awaited.update(range(cached, len(sequence.pages)))
         self._post(job, Started(sequence.computed, tuple(sorted(job.awaited))))
+
+    def _start_prompt(self, job: Job) -> None:
+        """All that is not computed is in the pages."""
+        self.counters.prompt_tokens_cached += job.lead.computed
+        self._post(job, Started(job.lead.computed))
+        self._publish(job.lead)
 
     def _prefill(self, plan: PrefillPlan) -> None:
         self.counters.prefill_steps += 1
@@ -300,7 +338,19 @@ class EngineCore:
             self.scheduler.remove(sequence)
         job.sequences.clear()
         del self.jobs[job.request_id]
+        abandoned = self._searches.abandon(job)
+        if abandoned is not None:
+            self._post_to_store(abandoned)
         self._post(job, Ended(error))
 
     def _post(self, job: Job, event: Event) -> None:
         self.outbox.append((job.sink, event))
+
+    def _offer_pages(self) -> None:
+        offer = self._offers.next(decoding=self._decoding.busy) if self._store is not None else None
+        if offer is not None:
+            self._post_to_store(offer)
+
+    def _post_to_store(self, event: StoreEvent) -> None:
+        if self._store is not None:
+            self.outbox.append((self._store.sink, event))

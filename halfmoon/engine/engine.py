@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from halfmoon.cores import CoreShare
 from halfmoon.engine.core import EngineCore
-from halfmoon.engine.request import Ended, EngineRequest, Event, Sink
+from halfmoon.engine.request import Ended, EngineRequest, Event, Sink, StoreLink
 from halfmoon.engine.status import StatusBoard
 from halfmoon.errors import HalfmoonError, InternalError
 from halfmoon.request import OutputToken
@@ -84,6 +85,25 @@ class Engine:
     def deliver(self, request_id: str, page: int, block: NDArray[np.generic]) -> "Future[None]":
         """Brings a page of an ATTACH; `block` must stay as it is until the future is done."""
         return self._call(lambda: self._core.deliver(request_id, page, block))
+
+    def connect_store(self, link: StoreLink) -> None:
+        """Begins to offer pages to a prefix store, and to look for them there; its sink is called like any other."""
+        self._commands.put(lambda: self._core.connect_store(link))
+
+    def copy_pages(self, hashes: Sequence[bytes]) -> "Future[list[jax.Array | None]]":
+        """Answers a `PagesOffered` with the pages wanted of it, maybe none; the result is as of `PageOffers.copy`."""
+        return self._call(lambda: self._core.copy_pages(hashes))
+
+    def fill_pages(self, search: int, first: int, blocks: Sequence[NDArray[np.generic]]) -> "Future[bool]":
+        """Brings pages `first`.. of a prompt for `PagesSought`; `blocks` must stay as they are until it is done.
+
+        The result is False when nobody waits for them any more.
+        """
+        return self._call(lambda: self._core.fill_pages(search, first, blocks))
+
+    def end_search(self, search: int, pages: int) -> None:
+        """Answers a `PagesSought`: the first `pages` of those sought were filled, and with the right bytes."""
+        self._commands.put(lambda: self._core.end_search(search, pages))
 
     def check(self) -> "Future[None]":
         """Runs the core's integrity check."""

@@ -22,8 +22,19 @@ class Task(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class PageSource:
+    """The prefix store of another worker: its data plane, and how many of the prompt's first pages it has."""
+
+    endpoint: str
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """One request; `publish` asks for the prompt's pages as they are computed."""
+    """One request; `publish` asks for the prompt's pages as they are computed.
+
+    `source` is where pages may be had that this worker has not.
+    """
 
     request_id: str
     prompt: tuple[int, ...]
@@ -31,11 +42,15 @@ class EngineRequest:
     task: Task
     priority: int = 0
     publish: bool = False
+    source: PageSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Pages are reserved: `cached_tokens` were in the prefix cache, `missing` pages have to be delivered (ATTACH)."""
+    """Pages are reserved, and those that a prefix store had are there: `cached_tokens` are not computed.
+
+    `missing` pages have to be delivered (ATTACH).
+    """
 
     cached_tokens: int
     missing: tuple[int, ...] = ()
@@ -77,6 +92,44 @@ class Ended:
     error: HalfmoonError | None = None
 
 
-Event = Started | Progress | PagesReady | PromptScored | Tokens | Ended
+@dataclass(frozen=True, slots=True)
+class PagesOffered:
+    """Complete pages, by content hash, that the store may have before they are reused; `copy_pages` is the answer."""
+
+    hashes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PagesSought:
+    """A prompt waits for pages of the store, until `end_search`: `hashes`, which follow its first `first` pages.
+
+    To compute them would take about `seconds`; 0 where that is not known.
+    """
+
+    search: int
+    request_id: str
+    first: int
+    hashes: tuple[bytes, ...]
+    seconds: float
+    source: PageSource | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAbandoned:
+    """The prompt is no longer there: nothing more is wanted for this search."""
+
+    search: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLink:
+    """The prefix store as the engine knows it: where its events go, and whether it may hold a content, at once."""
+
+    sink: "Sink"
+    may_hold: Callable[[bytes], bool]
+
+
+StoreEvent = PagesOffered | PagesSought | SearchAbandoned
+Event = Started | Progress | PagesReady | PromptScored | Tokens | Ended | StoreEvent
 Sink = Callable[[Event], None]
-"""Takes the events of one request, in order; `Ended` is the last."""
+"""Takes the events of one request, in order; `Ended` is the last. Store events go to the store's sink alone."""

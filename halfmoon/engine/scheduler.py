@@ -5,6 +5,7 @@ A sequence is in one of four places: `waiting` (holds no pages), `attached` (its
 """
 
 from bisect import insort
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from halfmoon.cache.pool import PagePool
@@ -62,6 +63,8 @@ class Scheduler:
         self.prefilling: list[Sequence] = []
         self.running: list[Sequence] = []
         self.pace = pace or Pace()
+        self.may_hold: Callable[[bytes], bool] = lambda content: False
+        """Whether the prefix store below may have a page."""
         self._buckets = buckets
         self._page_size = page_size
         self._salt = salt
@@ -110,13 +113,26 @@ class Scheduler:
                 sequence.pages += page
         return True
 
-    def advance(self, sequence: Sequence, tokens: int) -> None:
-        """Says that the KV of the next `tokens` tokens is in the pages; full pages become reusable."""
+    def seconds_to_compute(self, sequence: Sequence, tokens: int) -> float:
+        """About how long prefill steps over the next `tokens` tokens take; 0 without measurements."""
+        largest = self._buckets.prefill[-1]
+        return self.pace.predict(largest, sequence.computed + tokens // 2) * tokens / largest.tokens
+
+    def compute(self, sequence: Sequence) -> None:
+        """From here on the sequence's tokens are computed: nothing more is filled from elsewhere."""
+        self._forget(sequence)
+        insort(self.prefilling, sequence, key=lambda each: each.order)
+
+    def advance(self, sequence: Sequence, tokens: int, *, keep: bool = True) -> None:
+        """Says that the KV of the next `tokens` tokens is in the pages; full pages become reusable.
+
+        `keep` as of `PagePool.register`.
+        """
         known = sequence.computed // self._page_size
         sequence.computed += tokens
         sequence.extend_hashes(self._salt, self._page_size, sequence.computed)
         for index in range(known, sequence.computed // self._page_size):
-            self.pool.register(sequence.pages[index], sequence.hashes[index])
+            self.pool.register(sequence.pages[index], sequence.hashes[index], keep=keep)
 
     def run(self, sequence: Sequence) -> None:
         """Moves a sequence whose newest token alone is not computed to the decode batch."""
@@ -161,7 +177,7 @@ class Scheduler:
         admitted: list[Sequence] = []
         while self.waiting and self._reserve(self.waiting[0]):
             sequence = self.waiting.pop(0)
-            place = self.prefilling if sequence.job.computes else self.attached
+            place = self.attached if sequence.job.sought or not sequence.job.computes else self.prefilling
             insort(place, sequence, key=lambda each: each.order)
             admitted.append(sequence)
         self._stuck = bool(self.waiting)
@@ -183,8 +199,17 @@ class Scheduler:
             return False
         sequence.pages = cached + fresh
         sequence.computed = len(cached) * self._page_size
+        sequence.job.sought = self._sought(sequence, len(cached))
         del sequence.hashes[len(cached) :]
         return True
+
+    def _sought(self, sequence: Sequence, cached: int) -> tuple[bytes, ...]:
+        """The pages after the `cached` ones for which it is worth to ask a prefix store before they are computed."""
+        job, rest = sequence.job, tuple(sequence.hashes[cached:])
+        if not rest or not job.computes or job.begun:
+            return ()
+        source = job.request.source
+        return rest if self.may_hold(rest[0]) or (source is not None and source.pages > cached) else ()
 
     def _plan_prefill(self) -> PrefillPlan | None:
         buckets, long_run = self._paced_buckets(), self._buckets.long_run

@@ -68,6 +68,8 @@ class Job:
     prompt_logprobs: list[PositionLogprobs] = field(default_factory=list)
     awaited: set[int] = field(default_factory=set)
     """Pages of an ATTACH that have not been delivered."""
+    sought: tuple[bytes, ...] = ()
+    """Pages that are looked for in a prefix store, before the prompt is computed."""
     received: bool = False
     """An ATTACH has all its pages; from then on it is computed here when it has to be computed again."""
     scored: bool = False

@@ -17,6 +17,7 @@ class EngineStatus:
     pages_total: int = 0
     pages_free: int = 0
     pages_used: int = 0
+    pages_to_keep: int = 0
     prefill_tokens_queued: int = 0
     counters: Counters = field(default_factory=Counters)
 
@@ -40,6 +41,7 @@ class StatusBoard:
             pages_total=core.pool.total,
             pages_free=core.pool.available,
             pages_used=core.pool.used,
+            pages_to_keep=core.pool.candidates,
             prefill_tokens_queued=scheduler.queued_tokens,
             counters=replace(core.counters),
         )

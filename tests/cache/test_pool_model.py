@@ -22,6 +22,8 @@ class PoolMachine(RuleBasedStateMachine):
         self.contents: dict[int, bytes] = {}
         self.cached: list[int] = []  # the next to be evicted comes first
         self.reader: set[bytes] = set()
+        self.kept: set[bytes] = set()
+        self.candidates: dict[bytes, None] = {}
 
     @property
     def references(self) -> Counter[int]:
@@ -40,7 +42,9 @@ class PoolMachine(RuleBasedStateMachine):
         evicted, self.cached = self.cached[: max(0, count - unknown)], self.cached[max(0, count - unknown) :]
         assert pages[min(count, unknown) :] == evicted
         for page in evicted:
-            del self.contents[page]
+            content = self.contents.pop(page)
+            self.kept.discard(content)
+            self.candidates.pop(content, None)
         self.sequences.append(pages)
 
     @rule(chain=st.sampled_from(CHAINS), length=st.integers(0, 4))
@@ -64,12 +68,16 @@ class PoolMachine(RuleBasedStateMachine):
         self.sequences.append(part)
 
     @precondition(lambda self: self.references)
-    @rule(data=st.data(), chain=st.sampled_from(CHAINS), depth=st.integers(0, 3))
-    def register(self, data: st.DataObject, chain: list[bytes], depth: int) -> None:
-        page = data.draw(st.sampled_from(sorted(self.references)))
-        self.pool.register(page, chain[depth])
-        if chain[depth] not in self.contents.values():
-            self.contents.setdefault(page, chain[depth])
+    @rule(data=st.data(), chain=st.sampled_from(CHAINS), depth=st.integers(0, 3), keep=st.booleans())
+    def register(self, data: st.DataObject, chain: list[bytes], depth: int, keep: bool) -> None:
+        page, content = data.draw(st.sampled_from(sorted(self.references))), chain[depth]
+        self.pool.register(page, content, keep=keep)
+        if content in self.contents.values() or page in self.contents:
+            return
+        self.contents[page] = content
+        if keep:
+            self.kept.add(content)
+            self.candidates[content] = None
 
     @precondition(lambda self: self.sequences)
     @rule(data=st.data())
@@ -77,7 +85,19 @@ class PoolMachine(RuleBasedStateMachine):
         pages = self.sequences.pop(data.draw(st.integers(0, len(self.sequences) - 1)))
         self.pool.release(pages)
         left = self.references
-        self.cached += [page for page in reversed(pages) if page not in left and page in self.contents]
+        resting = [page for page in reversed(pages) if page not in left and page in self.contents]
+        self.cached += resting
+        for content in (self.contents[page] for page in resting):
+            if content in self.kept:
+                self.candidates.setdefault(content)
+
+    @rule(count=st.integers(1, 3))
+    def keep_in_store(self, count: int) -> None:
+        expected = list(self.candidates)[:count]
+        assert self.pool.take_candidates(count) == expected
+        assert [self.contents[self.pool.page_of(each) or 0] for each in expected] == expected
+        for content in expected:
+            del self.candidates[content]
 
     @rule()
     def report(self) -> None:
@@ -96,6 +116,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool.check()
         assert self.pool.used == len(self.references)
         assert self.pool.available == PAGES - len(self.references)
+        assert self.pool.candidates == len(self.candidates)
         assert sorted(self.pool.snapshot()) == sorted(self.contents.values())
 
 
