@@ -5,52 +5,22 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 
 import psutil
 import pytest
 
 from halfmoon.errors import StaleIncarnationError, TransferError
-from kvtransfer import DataPlane, PlaneSpec, PulledBlock
-from tests.kvtransfer.planes import at_rest, offer, plane_spec, planes, pull, sealed, take
+from kvtransfer import PulledBlock
+from tests.kvtransfer.groups import duo, free_port, spec, standing_still, trio
+from tests.kvtransfer.kinds import NAMES
+from tests.kvtransfer.planes import at_rest, offer, planes, pull, sealed, take
 from tests.kvtransfer.rig import eventually
 
-TRANSPORTS = ["shm", "tcp"]
 
-
-@pytest.fixture(params=TRANSPORTS)
+@pytest.fixture(params=NAMES)
 def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def spec(worker_id: str, incarnation: int, transport: str, **changes: object) -> PlaneSpec:
-    return plane_spec(worker_id, incarnation, transports=(transport,), read_seconds=0.6, control_seconds=0.6, **changes)
-
-
-@asynccontextmanager
-async def trio(transport: str) -> AsyncIterator[tuple[DataPlane, DataPlane, DataPlane]]:
-    """An owner in trouble, a healthy one, and a reader of both."""
-    owners = [spec("ill", 1, transport), spec("well", 2, transport), spec("reader", 3, transport)]
-    async with planes(*owners) as (ill, well, reader):
-        yield ill, well, reader
-
-
-@asynccontextmanager
-async def duo(transport: str = "shm") -> AsyncIterator[tuple[DataPlane, DataPlane]]:
-    """An owner in trouble, and a reader with a window of four."""
-    async with planes(spec("ill", 1, transport), spec("reader", 3, transport, pull_window=4)) as (ill, reader):
-        yield ill, reader
-
-
-@asynccontextmanager
-async def standing_still(plane: DataPlane) -> AsyncIterator[None]:
-    """The process is stopped inside."""
-    os.kill(plane.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(plane.pid, signal.SIGCONT)
 
 
 async def test_a_killed_owner_fails_its_pulls_at_once_and_nobody_elses(transport: str) -> None:
@@ -88,6 +58,7 @@ def memory_maps(pid: int) -> int:
 
 
 async def test_a_stopped_owner_costs_a_deadline_and_delays_nobody_else(transport: str) -> None:
+    """Case 6 of KV transfer: one peer's trouble never delays another's transfers."""
     async with trio(transport) as (ill, well, reader):
         prompt = await sealed(ill, 4)
         await pull(reader, await sealed(ill, 1))
@@ -133,7 +104,7 @@ async def test_an_owner_that_stops_in_the_middle_of_a_pull_is_noticed(transport:
 
 
 async def test_a_terminated_owner_tells_its_readers_why() -> None:
-    async with duo() as (ill, reader):
+    async with duo("shm") as (ill, reader):
         prompt = await offer(ill, 4)
         await prompt.publish(1)
         pulling = asyncio.create_task(pull(reader, prompt))
@@ -145,6 +116,7 @@ async def test_a_terminated_owner_tells_its_readers_why() -> None:
 
 
 async def test_an_owner_restarted_at_the_same_address_is_a_stranger(transport: str) -> None:
+    """Case 7 of KV transfer: the incarnation is part of every read, and a mismatch drops what is cached."""
     ports = {"port": free_port(), "tcp_port": free_port()}
     async with planes(spec("reader", 3, transport)) as (reader,):
         async with planes(spec("owner", 1, transport, **ports)) as (old,):
@@ -160,14 +132,8 @@ async def test_an_owner_restarted_at_the_same_address_is_a_stranger(transport: s
             await at_rest(reader, new)
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 async def test_an_address_where_nobody_answers_costs_no_more_than_the_handshake() -> None:
-    async with duo() as (ill, reader):
+    async with duo("shm") as (ill, reader):
         prompt = await sealed(ill, 1)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             prompt.handle.endpoint = f"127.0.0.1:{silent.getsockname()[1]}"

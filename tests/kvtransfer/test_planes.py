@@ -14,6 +14,7 @@ from halfmoon.errors import LeaseExpiredError, StaleIncarnationError, TransferEr
 from halfmoon.request import FinishReason, Logprob, PositionLogprobs
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from kvtransfer import DataPlane, PullComplete, PulledBlock
+from tests.kvtransfer.kinds import NAMES
 from tests.kvtransfer.planes import FIRST, GEOMETRY, Prompt, at_rest, offer, plane_spec, planes, pull, sealed, take
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,7 +31,7 @@ class Pair:
     transport: str
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["shm", "tcp"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=NAMES)
 async def running(request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
     name = str(request.param)
     specs = [

@@ -3,19 +3,13 @@
 import asyncio
 import os
 import signal
-import socket
 from contextlib import suppress
 from dataclasses import replace
 
 from halfmoon.errors import HalfmoonError
 from kvtransfer import DataPlane, PlaneSpec
+from tests.kvtransfer.groups import free_port
 from tests.kvtransfer.planes import plane_spec
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 class MortalOwner:
