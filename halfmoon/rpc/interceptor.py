@@ -57,6 +57,10 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             return grpc.unary_stream_rpc_method_handler(
                 self._streaming(found.unary_stream, method), found.request_deserializer, found.response_serializer
             )
+        if found.stream_stream is not None:
+            return grpc.stream_stream_rpc_method_handler(
+                self._streaming(found.stream_stream, method), found.request_deserializer, found.response_serializer
+            )
         return found
 
     def _unary(self, behaviour: Handler, method: str) -> Handler:

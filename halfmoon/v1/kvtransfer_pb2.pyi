@@ -34,6 +34,7 @@ class KvHandle(_message.Message):
     BLOCKS_FIELD_NUMBER: _builtins.int
     READY_COUNT_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
+    DEVICE_ENDPOINT_FIELD_NUMBER: _builtins.int
     handle_id: _builtins.bytes
     """handle_id is 16 random bytes and a secret: who knows it may read."""
     owner_worker_id: _builtins.str
@@ -48,6 +49,8 @@ class KvHandle(_message.Message):
     """ready_count is the number of blocks complete when this message was made, from the front."""
     lease_ms: _builtins.int
     """lease_ms is how long the lease lasts unless renewed, in milliseconds. It starts when the handle is sealed."""
+    device_endpoint: _builtins.str
+    """device_endpoint is the host:port of the owner's DeviceTransfer service. Empty when it has none."""
     @_builtins.property
     def geometry(self) -> _common_pb2.PageGeometry:
         """geometry is the shape of a block."""
@@ -68,10 +71,11 @@ class KvHandle(_message.Message):
         blocks: _abc.Iterable[Global___KvBlock] | None = ...,
         ready_count: _builtins.int = ...,
         lease_ms: _builtins.int = ...,
+        device_endpoint: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["geometry", b"geometry"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "endpoint", b"endpoint", "geometry", b"geometry", "handle_id", b"handle_id", "lease_ms", b"lease_ms", "model_fingerprint", b"model_fingerprint", "owner_incarnation", b"owner_incarnation", "owner_worker_id", b"owner_worker_id", "ready_count", b"ready_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "device_endpoint", b"device_endpoint", "endpoint", b"endpoint", "geometry", b"geometry", "handle_id", b"handle_id", "lease_ms", b"lease_ms", "model_fingerprint", b"model_fingerprint", "owner_incarnation", b"owner_incarnation", "owner_worker_id", b"owner_worker_id", "ready_count", b"ready_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
