@@ -48,6 +48,11 @@ class HostStore:
         """The time of the least recent use among the spare pages; None when there is none."""
         return self._index.oldest_use
 
+    @property
+    def contents(self) -> frozenset[bytes]:
+        """All pages stored."""
+        return frozenset(self._index)
+
     def __contains__(self, content_hash: bytes) -> bool:
         return content_hash in self._index
 
@@ -57,18 +62,22 @@ class HostStore:
             self._pool.release([self._index.pop_oldest().block], _STORED)
             self.dropped += 1
 
-    def claim(self, key: Hashable, hashes: Iterable[bytes]) -> dict[bytes, int]:
-        """Blocks for the pages, in order, that are neither stored nor claimed: as many as can be had."""
+    def claim(self, key: Hashable, hashes: Sequence[bytes], now: float) -> dict[bytes, int]:
+        """Blocks for the pages, in order, that are neither stored nor claimed: as many as can be had.
+
+        Those that are stored count as used, and do not make room for the others.
+        """
+        here = [each for each in hashes if self._index.pin_run([each], now)]
+        missing = dict.fromkeys(each for each in hashes if each not in self._index and each not in self._claims)
         owner = BlockOwner(Use.STORING, key)
         claimed: dict[bytes, int] = {}
-        for content_hash in hashes:
-            if content_hash in self._index or content_hash in self._claims:
-                continue
+        for content_hash in missing:
             if not self._make_room():
                 break
             (block,) = self._pool.allocate(1, owner)
             self._claims[content_hash] = _Claim(owner, block)
             claimed[content_hash] = block
+        self._index.unpin(here)
         return claimed
 
     def require_claims(self, key: Hashable, hashes: Iterable[bytes]) -> None:

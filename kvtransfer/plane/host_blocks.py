@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from halfmoon.config import RETRY_AFTER
@@ -96,10 +96,10 @@ class HostBlocks:
             yield self._store
         self._loop.call_soon_threadsafe(self.advance)
 
-    def claim(self, key: Hashable, hashes: Iterable[bytes]) -> dict[bytes, int]:
+    def claim(self, key: Hashable, hashes: Sequence[bytes]) -> dict[bytes, int]:
         """As `HostStore.claim`, but nothing while somebody waits for blocks: running requests come before the store."""
         with self._lock:
-            return {} if self._queue.waiting else self._store.claim(key, hashes)
+            return {} if self._queue.waiting else self._store.claim(key, hashes, time.monotonic())
 
     def check(self) -> None:
         """Raises InternalError when blocks were lost or given twice."""

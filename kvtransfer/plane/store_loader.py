@@ -57,9 +57,8 @@ class StoreLoader:
         """
         found = await self._find(hashes)
         for tier in self._tiers:
-            wanted = [content_hash for content_hash in hashes if found.get(content_hash) is tier]
-            if wanted:
-                await self._bring(tier, wanted)
+            if tier in found.values():
+                await self._bring(tier, [each for each, place in found.items() if place in (None, tier)])
         with self._host.blocks.store() as store:
             return store.pin_run(hashes, time.monotonic())
 
@@ -76,6 +75,7 @@ class StoreLoader:
         return {each: found[each] for each in hashes[:run]}
 
     async def _bring(self, tier: TierThread, hashes: Sequence[bytes]) -> None:
+        """Brings what is not in host memory; what is there stays."""
         async with tier.turn:
             claimed = self._host.blocks.claim(tier, hashes)
             places = [TierPlace(each, self._host.view(block)) for each, block in claimed.items()]

@@ -3,9 +3,9 @@
 A tier keeps pages by content hash and may lose any of them at any time: it is a cache. It never gives wrong bytes:
 `read` says for each page that its bytes are those that were written, or that there is none.
 
-Threads. One thread calls `contains`, `read` and `write`, one call at a time; these may block. `knows`, `touch` and
-`usage` come from the event loop at any time, also while another call runs, and never block. `close` comes when no
-call runs, or from the loop after the last call was given up.
+Threads. One thread calls `contains`, `read` and `write`, one call at a time; these may block. `knows`, `contents`,
+`touch` and `usage` come from the event loop at any time, also while another call runs, and never block. `close` comes
+when no call runs, or from the loop after the last call was given up.
 
 Memory. Places to read into and bytes to write lie in memory that was registered before. They are the tier's while its
 call runs and the caller's before and after, however it ends: a call returns only when nothing touches them any more.
@@ -71,6 +71,9 @@ class StoreTier(Protocol):
 
     def knows(self, content_hash: bytes) -> bool:
         """Whether the page is here for all that can be said without asking anybody."""
+
+    def contents(self) -> frozenset[bytes]:
+        """All pages that it knows; none where others can store too, and would have to be asked."""
 
     def touch(self, hashes: Sequence[bytes]) -> None:
         """These pages were used, without being read from here; the last is the one used last."""

@@ -31,6 +31,16 @@ class StoreLease:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class StoreChanges:
+    """What the store holds: pages `stored` and `removed` before `version`, or all of them (`whole`)."""
+
+    version: int
+    whole: bool
+    stored: tuple[bytes, ...]
+    removed: tuple[bytes, ...]
+
+
 class StoreClient:
     """`DataPlane.store`. Belongs to the event loop of its `DataPlane`.
 
@@ -91,6 +101,12 @@ class StoreClient:
         Goes on when its caller is cancelled.
         """
         return await self._settling.run(self._release(lease.lease_id))
+
+    async def changes(self, version: int) -> StoreChanges:
+        """What has changed since the last call, which gave `version`; all that the store holds after 0."""
+        request = pb.StoreChangesRequest(version=version)
+        news = await answer(self._stub.StoreChanges(request, timeout=LOCAL_CALL_SECONDS))
+        return StoreChanges(news.version, news.whole, tuple(news.stored), tuple(news.removed))
 
     async def acquire_from(self, endpoint: str, hashes: Sequence[bytes], timeout: float) -> pb.KvHandle | None:  # noqa: ASYNC109
         """A handle of the longest leading run of the pages that the data plane at `endpoint` holds, for `pull`.

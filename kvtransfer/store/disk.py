@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,10 @@ _log = logging.getLogger(__name__)
 
 _LOCK_SECONDS = 10.0
 """A worker that has just ended may still write its last pages."""
+
+
+_WRITERS = 4
+"""Files whose safety is awaited at once: the disk serves them together."""
 
 
 class DiskTier:
@@ -43,6 +48,7 @@ class DiskTier:
         self._pages: ByteLru[bytes] = ByteLru(limit_bytes)
         self._stored = self._dropped = self._damaged = 0
         self._failing = False
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="store-disk-write")
         self._find_pages()
 
     def register(self, region: Region) -> None:
@@ -52,6 +58,11 @@ class DiskTier:
         """See `StoreTier`."""
         with self._lock:
             return content_hash in self._pages
+
+    def contents(self) -> frozenset[bytes]:
+        """See `StoreTier`."""
+        with self._lock:
+            return frozenset(self._pages)
 
     def touch(self, hashes: Sequence[bytes]) -> None:
         """See `StoreTier`. The files learn of it when they are read."""
@@ -69,8 +80,12 @@ class DiskTier:
         return [None if time.monotonic() >= deadline else self._read(place) for place in places]
 
     def write(self, pages: Sequence[TierPage], *, deadline: float) -> list[bool]:
-        """See `StoreTier`."""
-        return [time.monotonic() < deadline and self._write(page) for page in pages]
+        """See `StoreTier`. Several files at once: each waits until the disk says that it is safe."""
+        new = [page for page in pages if not self.knows(page.content_hash)]
+        most = self._pages.bound // self._format.file_bytes
+        for start in range(0, len(new), most):
+            self._write_files(new[start : start + most], deadline)
+        return [self.knows(page.content_hash) for page in pages]
 
     def usage(self) -> TierUsage:
         """See `StoreTier`."""
@@ -81,6 +96,7 @@ class DiskTier:
 
     def close(self) -> None:
         """Lets the next process have the folder; idempotent."""
+        self._writers.shutdown(wait=False, cancel_futures=True)
         self._lock_file.close()
 
     def _read(self, place: TierPlace) -> int | None:
@@ -98,28 +114,33 @@ class DiskTier:
         self._remove(place.content_hash)
         return None
 
-    def _write(self, page: TierPage) -> bool:
-        if self.knows(page.content_hash):
-            return True
+    def _write_files(self, pages: Sequence[TierPage], deadline: float) -> None:
+        """As many as fit into the bound."""
         with self._lock:
-            gone = self._pages.make_room(self._format.file_bytes)
+            gone = self._pages.make_room(len(pages) * self._format.file_bytes)
         for content_hash in gone:
             self._remove(content_hash)
         self._dropped += len(gone)
+        written = self._writers.map(lambda page: time.monotonic() < deadline and self._write(page), pages)
+        now = time.time()
+        for page, done in zip(pages, written, strict=True):
+            self._stored += done
+            self._dropped += not done
+            if done:
+                with self._lock:
+                    self._pages.add(page.content_hash, self._format.file_bytes, now)
+
+    def _write(self, page: TierPage) -> bool:
         try:
             self._format.write(page)
         except OSError as error:
             self._fails(error)
             return False
         self._failing = False
-        self._stored += 1
-        with self._lock:
-            self._pages.add(page.content_hash, self._format.file_bytes, time.time())
         return True
 
     def _fails(self, error: OSError) -> None:
         """One line for a disk that stays full or broken."""
-        self._dropped += 1
         if not self._failing:
             _log.warning("KV pages cannot be written", extra={"folder": str(self._folder), "error": str(error)})
         self._failing = True
