@@ -12,7 +12,8 @@ from halfmoon.request import OutputToken
 from halfmoon.telemetry import OpenSpan
 from halfmoon.telemetry import conventions as names
 from halfmoon.v1 import kvtransfer_pb2
-from kvtransfer import DataPlane, block_checksum
+from kvtransfer import DataPlane
+from kvtransfer.filling import fill_block
 
 
 def offered_blocks(prompt: Sequence[int], salt: bytes, geometry: PageGeometry) -> list[kvtransfer_pb2.KvBlock]:
@@ -73,6 +74,5 @@ class Publisher:
         for array, count in pages.blocks:
             for block in np.asarray(array)[:count]:
                 target = self._plane.block(self._handle.blocks[pages.first + len(checksums)].offset)
-                target[:] = block.reshape(-1).view(np.uint8)
-                checksums.append(block_checksum(target))
+                checksums.append(fill_block(block, target))
         return checksums

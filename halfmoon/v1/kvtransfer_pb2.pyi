@@ -1125,6 +1125,62 @@ class ReleaseStoredResponse(_message.Message):
 Global___ReleaseStoredResponse: _TypeAlias = ReleaseStoredResponse  # noqa: Y015
 
 @_typing.final
+class StoreChangesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """version that the caller knows. 0 means none."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreChangesRequest: _TypeAlias = StoreChangesRequest  # noqa: Y015
+
+@_typing.final
+class StoreChangesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    WHOLE_FIELD_NUMBER: _builtins.int
+    STORED_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """version that the caller knows from now on. Never 0."""
+    whole: _builtins.bool
+    """whole is true when stored is all that there is, and not a change."""
+    @_builtins.property
+    def stored(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """stored are content hashes of pages that can be had now: in host memory, or below it as far as that is known."""
+
+    @_builtins.property
+    def removed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """removed are content hashes of pages that are gone."""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        whole: _builtins.bool = ...,
+        stored: _abc.Iterable[_builtins.bytes] | None = ...,
+        removed: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["removed", b"removed", "stored", b"stored", "version", b"version", "whole", b"whole"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreChangesResponse: _TypeAlias = StoreChangesResponse  # noqa: Y015
+
+@_typing.final
 class StatsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

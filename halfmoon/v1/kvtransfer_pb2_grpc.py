@@ -342,6 +342,11 @@ class DataPlaneStub:
                 request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredRequest.SerializeToString,
                 response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredResponse.FromString,
                 _registered_method=True)
+        self.StoreChanges = channel.unary_unary(
+                '/halfmoon.v1.DataPlane/StoreChanges',
+                request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.StoreChangesRequest.SerializeToString,
+                response_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.StoreChangesResponse.FromString,
+                _registered_method=True)
         self.Stats = channel.unary_unary(
                 '/halfmoon.v1.DataPlane/Stats',
                 request_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.StatsRequest.SerializeToString,
@@ -431,6 +436,13 @@ class DataPlaneServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StoreChanges(self, request, context):
+        """StoreChanges says what the prefix store holds, as changes since the last call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Stats(self, request, context):
         """Stats reports gauges and counters.
         """
@@ -495,6 +507,11 @@ def add_DataPlaneServicer_to_server(servicer, server):
                     servicer.ReleaseStored,
                     request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredRequest.FromString,
                     response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredResponse.SerializeToString,
+            ),
+            'StoreChanges': grpc.unary_unary_rpc_method_handler(
+                    servicer.StoreChanges,
+                    request_deserializer=halfmoon_dot_v1_dot_kvtransfer__pb2.StoreChangesRequest.FromString,
+                    response_serializer=halfmoon_dot_v1_dot_kvtransfer__pb2.StoreChangesResponse.SerializeToString,
             ),
             'Stats': grpc.unary_unary_rpc_method_handler(
                     servicer.Stats,
@@ -800,6 +817,33 @@ class DataPlane:
             '/halfmoon.v1.DataPlane/ReleaseStored',
             halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredRequest.SerializeToString,
             halfmoon_dot_v1_dot_kvtransfer__pb2.ReleaseStoredResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StoreChanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/halfmoon.v1.DataPlane/StoreChanges',
+            halfmoon_dot_v1_dot_kvtransfer__pb2.StoreChangesRequest.SerializeToString,
+            halfmoon_dot_v1_dot_kvtransfer__pb2.StoreChangesResponse.FromString,
             options,
             channel_credentials,
             insecure,

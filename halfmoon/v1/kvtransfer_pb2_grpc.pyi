@@ -136,6 +136,8 @@ class DataPlaneStub:
     """AcquireStored pins blocks of the prefix store under a lease."""
     ReleaseStored: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.ReleaseStoredRequest, _kvtransfer_pb2.ReleaseStoredResponse]
     """ReleaseStored ends such a lease; idempotent."""
+    StoreChanges: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.StoreChangesRequest, _kvtransfer_pb2.StoreChangesResponse]
+    """StoreChanges says what the prefix store holds, as changes since the last call."""
     Stats: _grpc.UnaryUnaryMultiCallable[_kvtransfer_pb2.StatsRequest, _kvtransfer_pb2.StatsResponse]
     """Stats reports gauges and counters."""
 
@@ -168,6 +170,8 @@ class DataPlaneAsyncStub(DataPlaneStub):
     """AcquireStored pins blocks of the prefix store under a lease."""
     ReleaseStored: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.ReleaseStoredRequest, _kvtransfer_pb2.ReleaseStoredResponse]  # type: ignore[assignment]
     """ReleaseStored ends such a lease; idempotent."""
+    StoreChanges: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.StoreChangesRequest, _kvtransfer_pb2.StoreChangesResponse]  # type: ignore[assignment]
+    """StoreChanges says what the prefix store holds, as changes since the last call."""
     Stats: _aio.UnaryUnaryMultiCallable[_kvtransfer_pb2.StatsRequest, _kvtransfer_pb2.StatsResponse]  # type: ignore[assignment]
     """Stats reports gauges and counters."""
 
@@ -263,6 +267,14 @@ class DataPlaneServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_kvtransfer_pb2.ReleaseStoredResponse, _abc.Awaitable[_kvtransfer_pb2.ReleaseStoredResponse]]:
         """ReleaseStored ends such a lease; idempotent."""
+
+    @_abc_1.abstractmethod
+    def StoreChanges(
+        self,
+        request: _kvtransfer_pb2.StoreChangesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_kvtransfer_pb2.StoreChangesResponse, _abc.Awaitable[_kvtransfer_pb2.StoreChangesResponse]]:
+        """StoreChanges says what the prefix store holds, as changes since the last call."""
 
     @_abc_1.abstractmethod
     def Stats(

@@ -1,7 +1,7 @@
 """What a bounded number of bytes is spent on, and what goes first."""
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -39,6 +39,10 @@ class ByteLru(Generic[Key]):
 
     def __contains__(self, key: Key) -> bool:
         return key in self._items
+
+    def __iter__(self) -> Iterator[Key]:
+        """The keys, the one that would go next first."""
+        return iter(self._items)
 
     def make_room(self, size: int) -> list[Key]:
         """Forgets keys until `size` more bytes fit, and returns them; forgets none when so many can never fit."""

@@ -1,7 +1,7 @@
 """The complete pages of the prefix store in host memory: found by content hash, pinned, dropped by age."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from halfmoon.errors import InternalError
@@ -48,6 +48,9 @@ class StoreIndex:
 
     def __contains__(self, content_hash: bytes) -> bool:
         return content_hash in self._blocks
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._blocks)
 
     def add(self, content_hash: bytes, block: int, checksum: int, now: float, *, unsaved: Iterable[str] = ()) -> None:
         """A new page, spare and used last."""

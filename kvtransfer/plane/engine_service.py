@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from halfmoon.errors import InvalidRequestError
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from halfmoon.v1 import kvtransfer_pb2_grpc as rpc
+from kvtransfer.core.content_log import ContentLog
 from kvtransfer.plane.context import PlaneContext
 from kvtransfer.plane.handle_message import handle_message
 from kvtransfer.plane.owner import Owner
@@ -24,6 +25,7 @@ class EngineService(rpc.DataPlaneServicer):
         self._pulls = pulls
         self._store = store
         self._endpoint = endpoint
+        self._contents = ContentLog()
 
     async def Offer(self, request: pb.OfferRequest, context: Context) -> pb.OfferResponse:  # noqa: N802
         """Reserves host blocks under a new handle."""
@@ -97,6 +99,13 @@ class EngineService(rpc.DataPlaneServicer):
     ) -> pb.ReleaseStoredResponse:
         """Unpins stored pages."""
         return pb.ReleaseStoredResponse(alive=self._store.release(request.lease_id))
+
+    async def StoreChanges(  # noqa: N802
+        self, request: pb.StoreChangesRequest, context: Context
+    ) -> pb.StoreChangesResponse:
+        """What the prefix store holds."""
+        news = self._contents.changes(request.version, self._store.contents())
+        return pb.StoreChangesResponse(version=news.version, whole=news.whole, stored=news.stored, removed=news.removed)
 
     async def Stats(self, request: pb.StatsRequest, context: Context) -> pb.StatsResponse:  # noqa: N802
         """Gauges and counters; checks that no block is lost while at it."""

@@ -134,6 +134,12 @@ class PrefixStore:
         with self._blocks.store() as store:
             store.unpin(hashes)
 
+    def contents(self) -> frozenset[bytes]:
+        """All pages that can be had, as far as that is known without asking anybody."""
+        with self._blocks.store() as store:
+            host = store.contents
+        return host.union(*(tier.tier.contents() for tier in self._tiers))
+
     def usage(self) -> dict[str, TierUsage]:
         """By the tier's name; empty without a store."""
         if not self._spec.store_blocks:
