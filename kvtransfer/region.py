@@ -70,6 +70,11 @@ class Region:
         """The memfd, for handing it to another process."""
         return self._fd
 
+    @property
+    def address(self) -> int:
+        """Where the mapping begins in this process."""
+        return self._bytes.ctypes.data
+
     def view(self, offset: int, length: int) -> NDArray[np.uint8]:
         """The bytes [offset, offset + length). Raises ValueError when they are not all inside."""
         if offset < 0 or length < 0 or offset + length > self.size:

@@ -20,8 +20,8 @@ class TcpTransport:
     streams = 2
 
     def __init__(self, address: str, *, connect_seconds: float) -> None:
-        self._peer = parse_address(address)
-        self._pool = ConnectionPool(self._connect, connect_seconds=connect_seconds)
+        peer = parse_address(address)
+        self._pool = ConnectionPool(lambda deadline: connect(peer, deadline), connect_seconds=connect_seconds)
         self._region: Region | None = None
 
     def register(self, region: Region) -> None:
@@ -42,12 +42,6 @@ class TcpTransport:
         """See `Transport`."""
         self._pool.close()
 
-    def _connect(self, deadline: float) -> socket.socket:
-        sock = socket.create_connection(self._peer, timeout=max(0.001, deadline - time.monotonic()))
-        sock.settimeout(None)
-        tune(sock)
-        return sock
-
     def _exchange(
         self, connection: Connection, key: ReadKey, reads: Sequence[BlockRead], deadline: float
     ) -> list[ReadStatus]:
@@ -60,11 +54,20 @@ class TcpTransport:
         require_ok(session.check_reply(key, reply, said))
         statuses = wire.unpack_statuses(said)
         wanted = [place for place, status in zip(places, statuses, strict=True) if status is ReadStatus.OK]
-        receive_into(sock, wanted, deadline)
-        require_ok(session.check_trailer(wire.Trailer.unpack(receive_exactly(sock, wire.TRAILER_BYTES, deadline))))
+        ended = bytearray(wire.TRAILER_BYTES)
+        receive_into(sock, [*wanted, memoryview(ended)], deadline)
+        require_ok(session.check_trailer(wire.Trailer.unpack(bytes(ended))))
         return statuses
 
     def _places(self, reads: Sequence[BlockRead]) -> list[memoryview]:
         if self._region is None:
             raise RuntimeError("no region is registered")
         return [self._region.view(read.local_offset, read.length).data for read in reads]
+
+
+def connect(peer: tuple[str, int], deadline: float) -> socket.socket:
+    """A tuned connection to (host, port). Raises OSError, of which TimeoutError for the deadline (monotonic)."""
+    sock = socket.create_connection(peer, timeout=max(0.001, deadline - time.monotonic()))
+    sock.settimeout(None)
+    tune(sock)
+    return sock

@@ -1,14 +1,13 @@
 """The owner's side of `tcp`: one thread a connection sends published blocks straight from the host pool."""
 
 import socket
-import time
 
 from halfmoon.errors import ConfigError
 from kvtransfer.transports import wire
-from kvtransfer.transports.base import BlockRead, Grant, ReadGate, ReadStatus
-from kvtransfer.transports.session import OwnerSession
+from kvtransfer.transports.base import BlockRead, ReadGate
+from kvtransfer.transports.request_loop import RequestLoop
 from kvtransfer.transports.socket_server import SocketServer
-from kvtransfer.transports.sockets import receive_exactly, send_all, shut
+from kvtransfer.transports.sockets import send_all
 
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
@@ -29,13 +28,8 @@ class TcpServer:
         advertised_host: str = "",
     ) -> None:
         self._gate = gate
-        self._read_seconds = read_seconds
-        self._hello_seconds = hello_seconds
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            listener = socket.create_server((host, port), family=family, backlog=128)
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {format_address(host, port)}: {error.strerror}") from error
+        self._loop = RequestLoop(gate, self._send, read_seconds=read_seconds, hello_seconds=hello_seconds)
+        listener = listen(host, port)
         self.address = format_address(advertised_host or host, listener.getsockname()[1])
         self._server = SocketServer(listener, self.name, self._serve)
 
@@ -49,42 +43,23 @@ class TcpServer:
         self._server.close()
 
     def _serve(self, sock: socket.socket) -> None:
-        """A reader that has proved nothing must speak soon; after that the connection may idle, watched by probes."""
         tune(sock)
-        session = OwnerSession(self._gate)
-        idle_deadline: float | None = time.monotonic() + self._hello_seconds
-        send_all(sock, [memoryview(session.greeting())], idle_deadline)
-        while True:
-            first = receive_exactly(sock, 1, idle_deadline)
-            if not self._serve_batch(sock, session, first):
-                return
-            idle_deadline = None
+        self._loop.serve(sock)
 
-    def _serve_batch(self, sock: socket.socket, session: OwnerSession, first: bytes) -> bool:
-        """One request; False when the reader did not prove that it may read."""
-        deadline = time.monotonic() + self._read_seconds
-        request = wire.Request.unpack(first + receive_exactly(sock, wire.REQUEST_BYTES - 1, deadline))
-        ranges = receive_exactly(sock, request.count * wire.RANGE_BYTES, deadline)
-        answer = session.answer(request, ranges, lambda: shut(sock))
-        if answer.grant is None:
-            send_all(sock, [memoryview(answer.reply)], deadline)
-            return False
-        try:
-            payload = self._payload(wire.unpack_ranges(ranges), answer.grant)
-            send_all(sock, [memoryview(answer.reply), *payload], deadline)
-            trailer = session.trailer(request, answer.grant)
-        finally:
-            self._gate.end(answer.grant)
-        send_all(sock, [memoryview(trailer)], deadline)
-        return True
+    def _send(
+        self, sock: socket.socket, _request: wire.Request, reply: bytes, reads: list[BlockRead], deadline: float
+    ) -> None:
+        payload = [self._gate.region.view(read.offset, read.length).data for read in reads]
+        send_all(sock, [memoryview(reply), *payload], deadline)
 
-    def _payload(self, reads: list[BlockRead], grant: Grant) -> list[memoryview]:
-        region = self._gate.region
-        return [
-            region.view(read.offset, read.length).data
-            for read, status in zip(reads, grant.statuses, strict=True)
-            if status is ReadStatus.OK
-        ]
+
+def listen(host: str, port: int) -> socket.socket:
+    """Where connections are accepted; the system draws the port where it is 0. Raises ConfigError for a taken one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {format_address(host, port)}: {error.strerror}") from error
 
 
 def tune(sock: socket.socket) -> None:

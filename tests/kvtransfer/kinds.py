@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Protocol
 
 from kvtransfer.transports.base import ReadGate, Transport, TransportServer
+from kvtransfer.transports.mooncake import MooncakeTransport
+from kvtransfer.transports.mooncake_server import MooncakeServer
 from kvtransfer.transports.shm import ShmTransport
 from kvtransfer.transports.shm_server import ShmServer
 from kvtransfer.transports.tcp import TcpTransport
@@ -44,6 +46,11 @@ def _serve_tcp(gate: ReadGate, folder: Path, address: str) -> TransportServer:
     return TcpServer(gate, "127.0.0.1", port=port, read_seconds=READ_SECONDS, hello_seconds=HELLO_SECONDS)
 
 
+def _serve_mooncake(gate: ReadGate, folder: Path, address: str) -> TransportServer:
+    port = parse_address(address)[1] if address else 0
+    return MooncakeServer(gate, "127.0.0.1", port=port, read_seconds=READ_SECONDS, hello_seconds=HELLO_SECONDS)
+
+
 def _connect_shm(address: str) -> Transport:
     return ShmTransport(address, connect_seconds=CONNECT_SECONDS)
 
@@ -52,9 +59,14 @@ def _connect_tcp(address: str) -> Transport:
     return TcpTransport(address, connect_seconds=CONNECT_SECONDS)
 
 
+def _connect_mooncake(address: str) -> Transport:
+    return MooncakeTransport(address, connect_seconds=CONNECT_SECONDS)
+
+
 KINDS = [
     Kind("shm", _serve_shm, _connect_shm),
     Kind("tcp", _serve_tcp, _connect_tcp),
+    Kind("mooncake", _serve_mooncake, _connect_mooncake),
 ]
 
 NAMES = [kind.name for kind in KINDS]

@@ -26,6 +26,10 @@ def held() -> tuple[int, int, int]:
 
 async def test_connections_are_kept_and_none_is_left(small: Rig) -> None:
     key, offsets = await small.offer(1)
+    first, _ = small.reader()
+    assert await read(first, key, [block(offsets[0])]) == [OK]
+    first.close()
+    await eventually(lambda: small.server.connection_count == 0)
     transport, _ = small.reader()
     await asyncio.to_thread(gc.collect)
     before = held()[0]
