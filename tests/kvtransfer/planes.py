@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,12 +25,17 @@ def plane_spec(worker_id: str, incarnation: int, **changes: object) -> PlaneSpec
 
 @asynccontextmanager
 async def planes(*specs: PlaneSpec) -> AsyncIterator[list[DataPlane]]:
-    """Started together, closed together."""
-    started = await asyncio.gather(*(DataPlane.start(spec) for spec in specs))
-    try:
-        yield started
-    finally:
-        await asyncio.gather(*(plane.close() for plane in started))
+    """Started together; all that started are closed in the end."""
+    async with AsyncExitStack() as stack:
+
+        async def start(spec: PlaneSpec) -> DataPlane:
+            plane = await DataPlane.start(spec)
+            stack.push_async_callback(plane.close)
+            return plane
+
+        starting = [asyncio.create_task(start(spec)) for spec in specs]
+        await asyncio.wait(starting)
+        yield [task.result() for task in starting]
 
 
 def page_blocks(count: int) -> list[pb.KvBlock]:

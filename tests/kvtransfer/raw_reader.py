@@ -9,20 +9,19 @@ from typing import Self
 from kvtransfer.transports import wire
 from kvtransfer.transports.base import BlockRead, ReadKey
 from kvtransfer.transports.session import ReaderSession
-from kvtransfer.transports.sockets import bound_by
+from kvtransfer.transports.sockets import bound_by, receive_exactly
 from kvtransfer.transports.tcp_server import parse_address
-from tests.kvtransfer.rig import Rig
 
 
 class RawReader:
-    """One connection to the server of a rig, greeted. Every wait ends after five seconds."""
+    """One connection to the `shm` or `tcp` server at `address`, greeted. Every wait ends after five seconds."""
 
-    def __init__(self, owner: Rig) -> None:
-        if owner.name == "shm":
+    def __init__(self, transport: str, address: str) -> None:
+        if transport == "shm":
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self.sock.connect(owner.server.address)
+            self.sock.connect(address)
         else:
-            self.sock = socket.create_connection(parse_address(owner.server.address))
+            self.sock = socket.create_connection(parse_address(address))
         bound_by(self.sock, time.monotonic() + 5)
         self.session = ReaderSession(wire.Greeting.unpack(self.sock.recv(wire.GREETING_BYTES)))
 
@@ -43,6 +42,10 @@ class RawReader:
         """A request for a handle whose public name is known, but not its secret."""
         request, ranges = self.request(key, *reads)
         return replace(request, proof=bytes(len(request.proof))), ranges
+
+    def exactly(self, size: int) -> bytes:
+        """The next bytes of a `tcp` connection."""
+        return receive_exactly(self.sock, size, time.monotonic() + 5)
 
     def is_closed_by_peer(self) -> bool:
         """Waits for the end of the connection."""
