@@ -111,10 +111,9 @@ class HostStore:
         """Takes one pin from each page."""
         self._index.unpin(hashes)
 
-    def pin_unsaved(self, tier: str, count: int, now: float) -> list[StoredBlock]:
-        """Up to `count` pages that the tier shall get yet, pinned."""
-        pages = self._index.unsaved(tier, count)
-        return [pinned for page in pages for pinned in self._index.pin_run([page.content_hash], now)]
+    def unsaved(self, tier: str, count: int) -> list[bytes]:
+        """Up to `count` pages that the tier shall get yet, those added first before others."""
+        return [page.content_hash for page in self._index.unsaved(tier, count)]
 
     def mark_saved(self, content_hash: bytes, tier: str) -> None:
         """The tier has the page, or will not get it."""

@@ -152,8 +152,10 @@ class PrefixStore:
         return {HOST: host, **{tier.name: tier.tier.usage() for tier in self._tiers}}
 
     async def close(self) -> None:
-        """Writes to the tiers below what they do not have yet, for a bounded time."""
+        """Writes to the tiers below what they do not have yet, and waits for what they bring, for a bounded time."""
         await asyncio.gather(*(saver.close(_FLUSH_SECONDS) for saver in self._savers))
+        if self._loads:
+            await asyncio.wait(set(self._loads), timeout=_FLUSH_SECONDS / 2)
 
     async def _bring(self, batch: Sequence[bytes], deadline: float) -> list[StoredBlock]:
         """The leading run of `batch`, pinned, or nothing when it is not here in time: then it comes by itself."""

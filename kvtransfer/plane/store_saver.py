@@ -42,18 +42,24 @@ class StoreSaver:
     async def _save_some(self) -> bool:
         """Whether there was something to save."""
         with self._host.blocks.store() as store:
-            pinned = store.pin_unsaved(self._tier.name, self._tier.batch, time.monotonic())
-        if not pinned:
-            return False
-        hashes = [page.content_hash for page in pinned]
-        pages = [TierPage(page.content_hash, page.checksum, self._host.view(page.block)) for page in pinned]
-        try:
-            staged = await asyncio.to_thread(self._tier.stage, pages)
-        finally:
-            with self._host.blocks.store() as store:
-                store.unpin(hashes)
-        await self._tier.write(staged)
+            hashes = store.unsaved(self._tier.name, self._tier.batch)
+        staged = [page for index, each in enumerate(hashes) if (page := await self._stage(index, each)) is not None]
+        if staged:
+            await self._tier.write(staged)
         with self._host.blocks.store() as store:
             for content_hash in hashes:
                 store.mark_saved(content_hash, self._tier.name)
-        return True
+        return bool(hashes)
+
+    async def _stage(self, index: int, content_hash: bytes) -> TierPage | None:
+        """A copy of a page that is still there. One is pinned at a time: a put can drop all others meanwhile."""
+        with self._host.blocks.store() as store:
+            pinned = store.pin_run([content_hash], time.monotonic())
+        if not pinned:
+            return None
+        page = TierPage(content_hash, pinned[0].checksum, self._host.view(pinned[0].block))
+        try:
+            return await asyncio.to_thread(self._tier.stage, index, page)
+        finally:
+            with self._host.blocks.store() as store:
+                store.unpin([content_hash])

@@ -43,14 +43,11 @@ class TierThread:
         """Of the tier."""
         return self.tier.name
 
-    def stage(self, pages: Sequence[TierPage]) -> list[TierPage]:
-        """Copies of at most `batch` pages, valid until the next call. Blocks for the time of a copy."""
-        staged = []
-        for index, page in enumerate(pages):
-            copy = self._staging.view(self._staged.offset(index), self._staged.block_bytes)
-            copy[:] = page.data
-            staged.append(TierPage(page.content_hash, page.checksum, copy))
-        return staged
+    def stage(self, index: int, page: TierPage) -> TierPage:
+        """A copy of a page as number `index` of the next `batch` to write. Blocks for the time of a copy."""
+        copy = self._staging.view(self._staged.offset(index), self._staged.block_bytes)
+        copy[:] = page.data
+        return TierPage(page.content_hash, page.checksum, copy)
 
     async def contains(self, hashes: Sequence[bytes]) -> list[bool]:
         """See `StoreTier`."""
