@@ -5,11 +5,12 @@ recently used first), or used (one reference a sequence that reads it). Page 0 i
 part of the pool.
 
 Pages of known content can be kept in a store below before they are evicted: each is a candidate once when its content
-becomes known, and again whenever it comes to rest, for the store may have forgotten it since.
+becomes known, and again whenever it comes to rest, for the store may have forgotten it since. One that is evicted
+before the store has answered is shown to `on_evict`, so that its content can be saved before it is written over.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from halfmoon.errors import InternalError
 
@@ -28,6 +29,8 @@ class PagePool:
         self._removed: dict[bytes, None] = {}
         self._to_keep: set[int] = set()
         self._candidates: OrderedDict[int, None] = OrderedDict()
+        self._offered: set[bytes] = set()
+        self.on_evict: Callable[[int, bytes], None] = lambda page, content: None
 
     @property
     def available(self) -> int:
@@ -99,9 +102,15 @@ class PagePool:
             self._nominate(page)
 
     def take_candidates(self, count: int) -> list[bytes]:
-        """The contents of up to `count` candidates, which are none from now on; the oldest come first."""
+        """The contents of up to `count` candidates, the oldest first: they are offered now, until `end_offer`."""
         taken = [self._candidates.popitem(last=False)[0] for _ in range(min(count, len(self._candidates)))]
-        return [self._hash_of[page] for page in taken]
+        contents = [self._hash_of[page] for page in taken]
+        self._offered.update(contents)
+        return contents
+
+    def end_offer(self, contents: Iterable[bytes]) -> None:
+        """The store has what it wants of these."""
+        self._offered.difference_update(contents)
 
     def page_of(self, content: bytes) -> int | None:
         """The page that holds a content now."""
@@ -136,9 +145,11 @@ class PagePool:
 
     def _evict(self) -> int:
         page, _ = self._cached.popitem(last=False)
+        content = self._hash_of.pop(page)
+        if page in self._candidates or content in self._offered:
+            self.on_evict(page, content)
         self._candidates.pop(page, None)
         self._to_keep.discard(page)
-        content = self._hash_of.pop(page)
         del self._by_hash[content]
         self._stored.pop(content, None)
         self._removed[content] = None

@@ -72,6 +72,11 @@ class EngineCore:
         """Whether a step would do nothing."""
         return self.scheduler.idle and not self._decoding.busy
 
+    @property
+    def pages_to_keep(self) -> int:
+        """Pages that have to be offered to the prefix store yet."""
+        return self._offers.waiting if self._store is not None else 0
+
     def submit(self, request: EngineRequest, sink: Sink) -> None:
         """Takes a request; one that can never run ends at once with an error."""
         error = self._refusal(request)
@@ -132,6 +137,7 @@ class EngineCore:
         """From now on pages are offered to a prefix store, and looked for there."""
         self._store = link
         self.scheduler.may_hold = link.may_hold
+        self.pool.on_evict = self._offers.rescue
 
     def copy_pages(self, hashes: Items[bytes]) -> list[jax.Array | None]:
         """The store's answer to an offer, see `PageOffers.copy`."""

@@ -41,7 +41,7 @@ class StatusBoard:
             pages_total=core.pool.total,
             pages_free=core.pool.available,
             pages_used=core.pool.used,
-            pages_to_keep=core.pool.candidates,
+            pages_to_keep=core.pages_to_keep,
             prefill_tokens_queued=scheduler.queued_tokens,
             counters=replace(core.counters),
         )

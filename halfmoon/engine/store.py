@@ -3,6 +3,7 @@
 The store works elsewhere and later. What it must know goes out as events; it answers with calls between two steps.
 """
 
+from collections import deque
 from collections.abc import Sequence as Items
 
 import jax
@@ -22,6 +23,9 @@ _OFFERS = 2
 _PAGES_PER_OFFER = 4
 """Copying a page takes a millisecond or two: next to a prefill step, or to nothing, so many do not show."""
 
+_RESCUED = 8
+"""Pages whose copies wait because they were evicted before the store could answer."""
+
 
 class PageOffers:
     """Offers pages to the store, few at a time, and copies out those that it wants."""
@@ -29,23 +33,53 @@ class PageOffers:
     def __init__(self, runner: Runner, pool: PagePool) -> None:
         self._runner = runner
         self._pool = pool
-        self._unanswered = 0
+        self._unanswered: deque[list[bytes]] = deque()
+        self._rescued: dict[bytes, jax.Array] = {}
+        self._not_offered: deque[bytes] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Pages that have to be offered yet."""
+        return self._pool.candidates + len(self._not_offered)
 
     def next(self, *, decoding: bool) -> PagesOffered | None:
         """The next offer, of one page where a decode step waits; None when there is none to make now."""
-        if self._unanswered >= _OFFERS:
+        if len(self._unanswered) >= _OFFERS:
             return None
-        hashes = self._pool.take_candidates(1 if decoding else _PAGES_PER_OFFER)
+        count = 1 if decoding else _PAGES_PER_OFFER
+        hashes = [self._not_offered.popleft() for _ in range(min(count, len(self._not_offered)))]
+        hashes += self._pool.take_candidates(count - len(hashes))
         if not hashes:
             return None
-        self._unanswered += 1
+        self._unanswered.append(hashes)
         return PagesOffered(tuple(hashes))
 
     def copy(self, hashes: Items[bytes]) -> list[jax.Array | None]:
-        """Answers an offer: the pages wanted of it, each [1, *page]; None for one that has been reused meanwhile."""
-        self._unanswered -= 1
-        pages = [self._pool.page_of(each) for each in hashes]
-        return [None if page is None else self._runner.gather_pages([page])[0][0] for page in pages]
+        """Answers the oldest offer: the pages wanted of it, each [1, *page]; None for one that is no longer there."""
+        offered = self._unanswered.popleft()
+        copies = [self._copy(each) for each in hashes]
+        self._pool.end_offer(offered)
+        for each in offered:
+            self._rescued.pop(each, None)
+        return copies
+
+    def rescue(self, page: int, content: bytes) -> None:
+        """Copies a page that is about to be written over, as long as there are few such copies."""
+        if content in self._rescued or len(self._rescued) >= _RESCUED:
+            return
+        (self._rescued[content],) = self._gather(page)
+        if not any(content in offered for offered in self._unanswered):
+            self._not_offered.append(content)
+
+    def _copy(self, content: bytes) -> jax.Array | None:
+        page = self._pool.page_of(content)
+        if content in self._rescued or page is None:
+            return self._rescued.get(content)
+        (copied,) = self._gather(page)
+        return copied
+
+    def _gather(self, page: int) -> list[jax.Array]:
+        return [array for array, _ in self._runner.gather_pages([page])]
 
 
 class PageSearches:

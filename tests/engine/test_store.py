@@ -132,6 +132,7 @@ def test_pages_before_those_of_the_store_come_from_the_device(core: EngineCore, 
     small = generate(core, ids[: 2 * PAGE_SIZE + 3], greedy(1))
     assert small.started[0].cached_tokens == 2 * PAGE_SIZE
     other = make_core(core._runner, pages=PAGES)
+    store.offers.clear()
     store.connect(other)
     serve(other, store, submit(other, ids[: 2 * PAGE_SIZE + 3], greedy(1)))
     outcome = submit(other, ids, greedy(4))
@@ -249,12 +250,22 @@ def test_pages_pulled_for_decoding_are_not_offered(runner: Runner, core: EngineC
     assert len(store.pages) == 1
 
 
-def test_a_page_reused_between_offer_and_answer_is_not_copied(core: EngineCore, store: DictStore) -> None:
-    outcome = submit(core, prompt(3 * PAGE_SIZE, 1), greedy(1))
-    run(core, outcome)
-    (offer, *_) = store.offers
-    generate(core, prompt(PAGES * PAGE_SIZE - 2, 2), greedy(1))
-    assert core.copy_pages(offer.hashes) == [None] * len(offer.hashes)
+def test_pages_evicted_before_the_store_has_answered_are_saved_as_long_as_they_are_few(
+    core: EngineCore, store: DictStore
+) -> None:
+    ids = prompt(PAGES * PAGE_SIZE - 2, 1)
+    run(core, submit(core, ids, greedy(1)))
+    assert [len(each.hashes) for each in store.offers] == [4, 4]
+    run(core, submit(core, prompt(PAGES * PAGE_SIZE - 2, 2), greedy(1)))
+    expected = make_core(core._runner)
+    full = DictStore()
+    full.connect(expected)
+    serve(expected, full, submit(expected, ids, greedy(1)))
+    serve(core, store)
+    kept = [each for each in full.pages if each in store.pages]
+    assert len(kept) == 8
+    for each in kept:
+        assert (store.pages[each] == full.pages[each]).all()
 
 
 def test_few_offers_wait_for_an_answer(core: EngineCore, store: DictStore) -> None:
