@@ -25,7 +25,7 @@ _LOADS = 64
 _REMEMBERED = 4096
 """Ends of puts that may overtake their beginnings."""
 
-_FLUSH_SECONDS = 4.0
+_FLUSH_SECONDS = 3.0
 """At the end, for pages that no tier below has yet."""
 
 

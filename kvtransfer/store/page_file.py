@@ -34,7 +34,7 @@ _NAME = re.compile(rf"([0-9a-f]{{{2 * HASH_BYTES}}}){re.escape(SUFFIX)}")
 
 
 class PageFormat:
-    """Files of one model and geometry in one folder. May be used by one thread at a time."""
+    """Files of one model and geometry in one folder. `write` may run in several threads at once, the rest in one."""
 
     def __init__(self, folder: Path, geometry: PageGeometry, fingerprint: str) -> None:
         self._folder = folder
@@ -52,7 +52,7 @@ class PageFormat:
         path = self.path(page.content_hash)
         temporary = path.with_suffix(TEMPORARY_SUFFIX)
         try:
-            with open(temporary, "wb", buffering=0) as file:
+            with open(temporary, "wb", buffering=0, opener=_private) as file:
                 header = self._pack(page.content_hash, page.checksum)
                 _write_all(file.fileno(), memoryview(header), page.data.data)
                 os.fsync(file.fileno())
@@ -99,6 +99,11 @@ def content_hash_of(name: str) -> bytes | None:
     """The page that a file of this name is for; None for other names."""
     named = _NAME.fullmatch(name)
     return bytes.fromhex(named[1]) if named else None
+
+
+def _private(path: str, flags: int) -> int:
+    """A prompt's KV is for nobody else's eyes."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _write_all(fd: int, *parts: memoryview) -> None:

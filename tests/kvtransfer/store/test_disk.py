@@ -76,6 +76,14 @@ def test_they_are_found_again_by_the_next_process(tmp_path: Path) -> None:
         assert tier.usage().bytes == 2 * FILE_BYTES
 
 
+def test_nobody_else_can_read_them(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    with opened(folder) as tier:
+        write(tier, 1)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert file_of(folder, 1).stat().st_mode & 0o777 == 0o600
+
+
 def test_a_page_is_written_once(tmp_path: Path) -> None:
     with opened(tmp_path) as tier:
         write(tier, 1)
