@@ -7,18 +7,17 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from halfmoon.errors import InvalidRequestError, TransferError
+from halfmoon.errors import HalfmoonError, InvalidRequestError, TransferError
 from halfmoon.request import OutputToken
-from halfmoon.rpc import error_from_rpc, open_channel
+from halfmoon.rpc import open_channel
 from halfmoon.telemetry import trace_metadata
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from halfmoon.v1 import kvtransfer_pb2_grpc as rpc
 from halfmoon.wire import tokens_to_pb
-from kvtransfer.calls import LOCAL_CALL_SECONDS, answer
+from kvtransfer.calls import LOCAL_CALL_SECONDS, answer, domain_errors
 from kvtransfer.events import PullComplete, PulledBlock, event_from_pb
 from kvtransfer.process import PlaneProcess
 from kvtransfer.proofs import new_handle_id
@@ -98,14 +97,25 @@ class DataPlane:
         """A writable view of the host block at byte `offset`: uint8 [block bytes], page-aligned."""
         return self._region.view(offset, self._spec.layout.block_bytes)
 
-    async def offer(self, request_id: str, blocks: Sequence[pb.KvBlock], timeout: float) -> pb.KvHandle:  # noqa: ASYNC109
+    async def offer(
+        self,
+        request_id: str,
+        blocks: Sequence[pb.KvBlock],
+        timeout: float,  # noqa: ASYNC109
+        handle_id: bytes = b"",
+    ) -> pb.KvHandle:
         """Reserves one host block for each of `blocks` (`content_hash` and `tokens` are read).
+
+        `handle_id` is drawn unless given: whoever drew it can `withdraw` the offer without having seen it.
 
         Waits for free host blocks, first come first served; `timeout`, in seconds, bounds the wait and the time until
         `seal`. Raises InvalidRequestError when the pool can never hold so many, OverloadedError at the timeout.
         """
         request = pb.OfferRequest(
-            request_id=request_id, blocks=blocks, timeout_ms=round(timeout * 1000), handle_id=new_handle_id()
+            request_id=request_id,
+            blocks=blocks,
+            timeout_ms=round(timeout * 1000),
+            handle_id=handle_id or new_handle_id(),
         )
         try:
             call = self._stub.Offer(request, timeout=timeout + LOCAL_CALL_SECONDS, metadata=trace_metadata())
@@ -163,15 +173,16 @@ class DataPlane:
         call = self._stub.Pull(request, timeout=timeout + LOCAL_CALL_SECONDS, metadata=trace_metadata())
         complete = False
         try:
-            async for response in call:
-                event = event_from_pb(response)
-                if isinstance(event, PulledBlock):
-                    held.add(event.block_index)
-                    self._deliveries[event.offset] = _Delivery(held, event.block_index)
-                else:
-                    complete = True
-                yield event
-        except grpc.aio.AioRpcError as error:
+            with domain_errors():
+                async for response in call:
+                    event = event_from_pb(response)
+                    if isinstance(event, PulledBlock):
+                        held.add(event.block_index)
+                        self._deliveries[event.offset] = _Delivery(held, event.block_index)
+                    else:
+                        complete = True
+                    yield event
+        except HalfmoonError as error:
             raise _transfer_error(error) from error
         finally:
             if not complete:
@@ -230,6 +241,5 @@ class DataPlane:
         await answer(self._stub.EndPull(request, timeout=LOCAL_CALL_SECONDS))
 
 
-def _transfer_error(error: grpc.aio.AioRpcError) -> TransferError:
-    known = error_from_rpc(error)
-    return known if isinstance(known, TransferError) else TransferError(f"{known.reason}: {known.message}")
+def _transfer_error(error: HalfmoonError) -> TransferError:
+    return error if isinstance(error, TransferError) else TransferError(f"{error.reason}: {error.message}")

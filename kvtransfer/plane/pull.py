@@ -24,6 +24,9 @@ from kvtransfer.plane.tasks import first_error_group, wait_done
 
 _log = logging.getLogger(__name__)
 
+_LEAST_SECONDS = 0.05
+"""For telling the owner at the very end of a transfer's time."""
+
 
 class Pull:
     """Runs from when it is made until `stopped`; `events` tells what has arrived."""
@@ -100,10 +103,11 @@ class Pull:
         return seal
 
     async def _release(self, peer: Peer) -> None:
-        """Everything is here already: when the owner cannot be told, its lease runs out."""
+        """Everything is here already: when the owner cannot be told in time, its lease runs out."""
         request = pb.ReleaseRequest(handle_id=self._request.handle.handle_id)
+        left = max(self.transfer.deadline - time.monotonic(), _LEAST_SECONDS)
         try:
-            await peer.stub.Release(request, timeout=self._context.spec.control_seconds)
+            await peer.stub.Release(request, timeout=min(left, self._context.spec.control_seconds))
         except grpc.aio.AioRpcError as error:
             self._log.warning("handle not released", extra={"error": error_from_rpc(error).message})
 
