@@ -56,12 +56,24 @@ class PrefillServicer(prefill_pb2_grpc.PrefillServicer):
             wanted = engine_request(request, Task.PREFILL, vocab=self._parts.vocab, publish=request.publish_kv)
             with PrefillTrace(request) as trace:
                 if request.publish_kv:
-                    running = _run_published(self._parts, wanted, seconds_left(context), trace)
+                    running = _run_published(
+                        self._parts, wanted, seconds_left(context), trace, handle_id=request.handle_id
+                    )
                 else:
                     running = _run_alone(self._parts, wanted, trace)
                 async with aclosing(running) as responses:
                     async for response in responses:
                         yield response
+
+    async def Withdraw(  # noqa: N802 - the name of the RPC
+        self,
+        request: prefill_pb2.WithdrawPrefillRequest,
+        context: grpc.aio.ServicerContext[prefill_pb2.WithdrawPrefillRequest, prefill_pb2.WithdrawPrefillResponse],
+    ) -> prefill_pb2.WithdrawPrefillResponse:
+        """Gives back what was offered under a handle id, or makes sure that nothing will be."""
+        del context
+        withdrawn = await self._parts.plane.withdraw(request.handle_id, "its caller has gone")
+        return prefill_pb2.WithdrawPrefillResponse(withdrawn=withdrawn)
 
 
 async def _run_alone(
@@ -84,11 +96,11 @@ async def _run_alone(
 
 
 async def _run_published(
-    parts: Parts, request: EngineRequest, seconds: float, trace: PrefillTrace
+    parts: Parts, request: EngineRequest, seconds: float, trace: PrefillTrace, *, handle_id: bytes
 ) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
     blocks = offered_blocks(request.prompt, parts.salt, parts.geometry)
     trace.enter("offer", {names.KV_PAGES: len(blocks)})
-    handle = await parts.plane.offer(request.request_id, blocks, seconds)
+    handle = await parts.plane.offer(request.request_id, blocks, seconds, handle_id)
     publisher = Publisher(parts.plane, handle)
     outcome = _Outcome()
     events = EventStream[Event]()

@@ -4,13 +4,14 @@ An attempt reports to the request's `Answer`, which knows what the client has al
 go on where an earlier one failed.
 """
 
+import secrets
 import time
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import ExitStack, aclosing
 from typing import TypeAlias
 
 from halfmoon.config import DEADLINES
-from halfmoon.errors import HalfmoonError, InternalError
+from halfmoon.errors import DeadlineError, HalfmoonError, InternalError
 from halfmoon.telemetry import call_span
 from halfmoon.telemetry import conventions as names
 from halfmoon.v1 import decode_pb2, kvtransfer_pb2, prefill_pb2
@@ -55,7 +56,9 @@ class Attempt:
         self._decode_accepted = False
         self._told_cut: set[int] = set()
         self._held: list[decode_pb2.DecodeResponse] = []
+        self._handle_id = secrets.token_bytes(16)
         self._handle: kvtransfer_pb2.KvHandle | None = None
+        self._unanswered = False
 
     async def run(self, demand: Demand) -> AsyncGenerator[pb.GenerateResponse, None]:
         """Prompt and deltas, until every choice has ended."""
@@ -176,7 +179,13 @@ class Attempt:
     async def _accepted(
         self, prefill: WorkerStream[prefill_pb2.PrefillResponse], worker: Worker
     ) -> prefill_pb2.PrefillAccepted:
-        event = await prefill.read()
+        self._unanswered = self._job.decodes
+        try:
+            event = await prefill.read()
+        except HalfmoonError as error:
+            self._unanswered = isinstance(error, DeadlineError)
+            raise
+        self._unanswered = False
         if event is None or not event.HasField("accepted"):
             raise InternalError(f"worker {worker.worker_id} did not begin with accepted")
         if event.accepted.HasField("handle"):
@@ -194,6 +203,7 @@ class Attempt:
             sampling=sampling_to_pb(self._job.sampling),
             priority=self._job.priority,
             publish_kv=self._job.decodes,
+            handle_id=self._handle_id if self._job.decodes else b"",
         )
         span = call_span("halfmoon.v1.Prefill/Prefill", {names.WORKER: worker.worker_id})
         call = link.prefill.Prefill(request, timeout=self._seconds_left(), metadata=span.metadata)
@@ -225,6 +235,8 @@ class Attempt:
         handle, self._handle = self._handle, None
         if handle is not None:
             self._links.release(worker, handle, self._request_id)
+        elif self._unanswered:
+            self._links.withdraw(worker, self._handle_id, self._request_id)
 
     def _stop_cut_choices(self) -> None:
         """Tells decode of choices that a stop string ended; when all have ended the stream is closed instead."""

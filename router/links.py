@@ -17,7 +17,7 @@ from halfmoon.errors import (
 )
 from halfmoon.rpc import error_from_rpc, open_channel
 from halfmoon.telemetry import OpenSpan
-from halfmoon.v1 import decode_pb2_grpc, kvtransfer_pb2, kvtransfer_pb2_grpc, prefill_pb2_grpc
+from halfmoon.v1 import decode_pb2_grpc, kvtransfer_pb2, kvtransfer_pb2_grpc, prefill_pb2, prefill_pb2_grpc
 from router.tasks import BackgroundTasks
 from router.worker import Worker
 
@@ -128,6 +128,10 @@ class WorkerLink:
             channel = self._handle_channels[endpoint] = open_channel(endpoint)
         await kvtransfer_pb2_grpc.KvTransferStub(channel).Release(request, timeout=DEADLINES.control)
 
+    async def withdraw(self, request: prefill_pb2.WithdrawPrefillRequest) -> None:
+        """Asks the worker itself: where its data plane serves is not known without a handle."""
+        await self.prefill.Withdraw(request, timeout=DEADLINES.control)
+
     async def close(self, reason: str) -> None:
         """Ends all streams with `reason`, then the channels."""
         for stream in list(self.streams):
@@ -171,6 +175,17 @@ class Links:
             self._tasks.start(
                 lambda: link.release(handle.endpoint, request),
                 "release a handle",
+                request_id=request_id,
+                worker=worker.worker_id,
+            )
+
+    def withdraw(self, worker: Worker, handle_id: bytes, request_id: str) -> None:
+        """The same for a handle that was asked for and has not been seen: the prefill may have ended unheard."""
+        link = self._links.get(worker)
+        if link is not None:
+            self._tasks.start(
+                lambda: link.withdraw(prefill_pb2.WithdrawPrefillRequest(handle_id=handle_id)),
+                "withdraw a handle",
                 request_id=request_id,
                 worker=worker.worker_id,
             )

@@ -30,6 +30,7 @@ class PrefillRequest(_message.Message):
     SAMPLING_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     PUBLISH_KV_FIELD_NUMBER: _builtins.int
+    HANDLE_ID_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id names the request in every log line."""
     model_fingerprint: _builtins.str
@@ -38,6 +39,8 @@ class PrefillRequest(_message.Message):
     """priority: lower is served first. 0 is normal."""
     publish_kv: _builtins.bool
     """publish_kv offers the KV under a handle. False when nothing will read it (max_tokens of 1 or less)."""
+    handle_id: _builtins.bytes
+    """handle_id is 16 random bytes to offer the KV under. Empty means that the worker draws them."""
     @_builtins.property
     def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """prompt_token_ids is the prompt. Never empty."""
@@ -55,10 +58,11 @@ class PrefillRequest(_message.Message):
         sampling: _common_pb2.SamplingParams | None = ...,
         priority: _builtins.int = ...,
         publish_kv: _builtins.bool = ...,
+        handle_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model_fingerprint", b"model_fingerprint", "priority", b"priority", "prompt_token_ids", b"prompt_token_ids", "publish_kv", b"publish_kv", "request_id", b"request_id", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle_id", b"handle_id", "model_fingerprint", b"model_fingerprint", "priority", b"priority", "prompt_token_ids", b"prompt_token_ids", "publish_kv", b"publish_kv", "request_id", b"request_id", "sampling", b"sampling"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -173,3 +177,43 @@ class PrefillResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PrefillResult: _TypeAlias = PrefillResult  # noqa: Y015
+
+@_typing.final
+class WithdrawPrefillRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HANDLE_ID_FIELD_NUMBER: _builtins.int
+    handle_id: _builtins.bytes
+    """handle_id as in the PrefillRequest."""
+    def __init__(
+        self,
+        *,
+        handle_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle_id", b"handle_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WithdrawPrefillRequest: _TypeAlias = WithdrawPrefillRequest  # noqa: Y015
+
+@_typing.final
+class WithdrawPrefillResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WITHDRAWN_FIELD_NUMBER: _builtins.int
+    withdrawn: _builtins.bool
+    """withdrawn is false when nothing was held under this handle."""
+    def __init__(
+        self,
+        *,
+        withdrawn: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["withdrawn", b"withdrawn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WithdrawPrefillResponse: _TypeAlias = WithdrawPrefillResponse  # noqa: Y015

@@ -39,6 +39,11 @@ class PrefillStub:
                 request_serializer=halfmoon_dot_v1_dot_prefill__pb2.PrefillRequest.SerializeToString,
                 response_deserializer=halfmoon_dot_v1_dot_prefill__pb2.PrefillResponse.FromString,
                 _registered_method=True)
+        self.Withdraw = channel.unary_unary(
+                '/halfmoon.v1.Prefill/Withdraw',
+                request_serializer=halfmoon_dot_v1_dot_prefill__pb2.WithdrawPrefillRequest.SerializeToString,
+                response_deserializer=halfmoon_dot_v1_dot_prefill__pb2.WithdrawPrefillResponse.FromString,
+                _registered_method=True)
 
 
 class PrefillServicer:
@@ -51,6 +56,14 @@ class PrefillServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Withdraw(self, request, context):
+        """Withdraw gives up what a Prefill offers, or would offer, under a handle id that its caller drew; idempotent. For who
+        cancels a Prefill without having seen the handle: it may have ended before it heard of that.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PrefillServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +71,11 @@ def add_PrefillServicer_to_server(servicer, server):
                     servicer.Prefill,
                     request_deserializer=halfmoon_dot_v1_dot_prefill__pb2.PrefillRequest.FromString,
                     response_serializer=halfmoon_dot_v1_dot_prefill__pb2.PrefillResponse.SerializeToString,
+            ),
+            'Withdraw': grpc.unary_unary_rpc_method_handler(
+                    servicer.Withdraw,
+                    request_deserializer=halfmoon_dot_v1_dot_prefill__pb2.WithdrawPrefillRequest.FromString,
+                    response_serializer=halfmoon_dot_v1_dot_prefill__pb2.WithdrawPrefillResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +105,33 @@ class Prefill:
             '/halfmoon.v1.Prefill/Prefill',
             halfmoon_dot_v1_dot_prefill__pb2.PrefillRequest.SerializeToString,
             halfmoon_dot_v1_dot_prefill__pb2.PrefillResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Withdraw(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/halfmoon.v1.Prefill/Withdraw',
+            halfmoon_dot_v1_dot_prefill__pb2.WithdrawPrefillRequest.SerializeToString,
+            halfmoon_dot_v1_dot_prefill__pb2.WithdrawPrefillResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -33,12 +33,20 @@ class PrefillStub:
     def __new__(cls, channel: _aio.Channel) -> PrefillAsyncStub: ...
     Prefill: _grpc.UnaryStreamMultiCallable[_prefill_pb2.PrefillRequest, _prefill_pb2.PrefillResponse]
     """Prefill computes a prompt. Cancelling the stream aborts it. The stream ends after the result."""
+    Withdraw: _grpc.UnaryUnaryMultiCallable[_prefill_pb2.WithdrawPrefillRequest, _prefill_pb2.WithdrawPrefillResponse]
+    """Withdraw gives up what a Prefill offers, or would offer, under a handle id that its caller drew; idempotent. For who
+    cancels a Prefill without having seen the handle: it may have ended before it heard of that.
+    """
 
 @_typing.type_check_only
 class PrefillAsyncStub(PrefillStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Prefill: _aio.UnaryStreamMultiCallable[_prefill_pb2.PrefillRequest, _prefill_pb2.PrefillResponse]  # type: ignore[assignment]
     """Prefill computes a prompt. Cancelling the stream aborts it. The stream ends after the result."""
+    Withdraw: _aio.UnaryUnaryMultiCallable[_prefill_pb2.WithdrawPrefillRequest, _prefill_pb2.WithdrawPrefillResponse]  # type: ignore[assignment]
+    """Withdraw gives up what a Prefill offers, or would offer, under a handle id that its caller drew; idempotent. For who
+    cancels a Prefill without having seen the handle: it may have ended before it heard of that.
+    """
 
 class PrefillServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -48,5 +56,15 @@ class PrefillServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_prefill_pb2.PrefillResponse], _abc.AsyncIterator[_prefill_pb2.PrefillResponse]]:
         """Prefill computes a prompt. Cancelling the stream aborts it. The stream ends after the result."""
+
+    @_abc_1.abstractmethod
+    def Withdraw(
+        self,
+        request: _prefill_pb2.WithdrawPrefillRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_prefill_pb2.WithdrawPrefillResponse, _abc.Awaitable[_prefill_pb2.WithdrawPrefillResponse]]:
+        """Withdraw gives up what a Prefill offers, or would offer, under a handle id that its caller drew; idempotent. For who
+        cancels a Prefill without having seen the handle: it may have ended before it heard of that.
+        """
 
 def add_PrefillServicer_to_server(servicer: PrefillServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

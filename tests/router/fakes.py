@@ -43,6 +43,7 @@ class Script:
     prefill_gate: asyncio.Event | None = None
     decode_gate: asyncio.Event | None = None
     result_gate: asyncio.Event | None = None
+    accept_gate: asyncio.Event | None = None
     prefill_error: HalfmoonError | None = None
     decode_error: HalfmoonError | None = None
     skip_position: int | None = None
@@ -78,6 +79,7 @@ class FakeWorker(
         self.decodes: list[decode_pb2.DecodeRequest] = []
         self.stopped: set[tuple[str, int]] = set()
         self.handles: set[bytes] = set()
+        self.withdrawn: list[bytes] = []
         self.active = 0
         self.cancelled = 0
         self.state = router_pb2.WORKER_STATE_READY
@@ -151,7 +153,9 @@ class FakeWorker(
             if self.script.prefill_error is not None:
                 raise self.script.prefill_error
             accepted = prefill_pb2.PrefillAccepted(cached_tokens=self.script.cached_tokens)
-            handle_id = secrets.token_bytes(16)
+            handle_id = request.handle_id
+            if self.script.accept_gate is not None:
+                await self.script.accept_gate.wait()
             if request.publish_kv:
                 accepted.handle.CopyFrom(self._offer(handle_id))
             yield prefill_pb2.PrefillResponse(accepted=accepted)
@@ -164,6 +168,12 @@ class FakeWorker(
             if self.script.result_gate is not None:
                 await self.script.result_gate.wait()
             yield prefill_pb2.PrefillResponse(result=self._result(request))
+
+    async def Withdraw(
+        self, request: prefill_pb2.WithdrawPrefillRequest, context: object
+    ) -> prefill_pb2.WithdrawPrefillResponse:
+        self.withdrawn.append(request.handle_id)
+        return prefill_pb2.WithdrawPrefillResponse()
 
     async def Generate(
         self, request: decode_pb2.DecodeRequest, context: object
@@ -206,6 +216,9 @@ class FakeWorker(
 
     async def Renew(self, request: kvtransfer_pb2.RenewRequest, context: object) -> kvtransfer_pb2.RenewResponse:
         return kvtransfer_pb2.RenewResponse()
+
+    async def Acquire(self, request: kvtransfer_pb2.AcquireRequest, context: object) -> kvtransfer_pb2.AcquireResponse:
+        return kvtransfer_pb2.AcquireResponse()
 
     def _offer(self, handle_id: bytes) -> kvtransfer_pb2.KvHandle:
         self.handles.add(handle_id)

@@ -143,6 +143,16 @@ async def test_cancelling_during_prefill_releases_the_handle_and_ends_both_tiers
         assert cluster.workers["p0"].cancelled == cluster.workers["d0"].cancelled == 1
 
 
+async def test_a_handle_that_a_cancelled_request_never_saw_is_withdrawn() -> None:
+    """The prefill may have ended, with its KV offered, before it could learn that nobody waits any more."""
+    async with running("p0", "d0", script=Script(accept_gate=asyncio.Event())) as cluster:
+        call = cluster.call()
+        await until(lambda: cluster.workers["p0"].active == 1)
+        call.cancel()
+        await until(lambda: cluster.workers["p0"].withdrawn)
+        assert cluster.workers["p0"].withdrawn == [cluster.workers["p0"].prefills[0].handle_id]
+
+
 async def test_a_deadline_ends_both_tiers() -> None:
     async with running("p0", "d0", script=Script(prefill_gate=asyncio.Event())) as cluster:
         reply = await cluster.ask(seconds=0.2)
