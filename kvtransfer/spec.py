@@ -10,7 +10,10 @@ from halfmoon.telemetry import TelemetrySettings
 from kvtransfer.layout import BlockLayout
 
 TRANSPORTS = ("shm", "tcp")
-"""All there are, best first."""
+"""Those used unless others are asked for, best first."""
+
+KNOWN_TRANSPORTS = (*TRANSPORTS, "mooncake")
+"""All there are. `mooncake` needs the extra of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,8 @@ class PlaneSpec:
     """Who the worker is, what its blocks look like, and the bounds. Times are in seconds.
 
     `host` is where the `KvTransfer` service and the `tcp` transport listen, `advertised_host` what peers connect to
-    (`host` unless given); `port` is the service's, `tcp_port` the transport's, and 0 lets the system draw one. A pull
+    (`host` unless given); `port` is the service's, `tcp_port` and `mooncake_port` the transports', and 0 lets the system
+    draw one. A pull
     holds at most `pull_window` host blocks at once. Offers leave the last `pull_reserve` blocks alone: a worker that
     both offers and pulls needs some, or two such workers can wait for each other. `read_seconds` bounds one batch of
     blocks.
@@ -37,6 +41,7 @@ class PlaneSpec:
     advertised_host: str = ""
     port: int = 0
     tcp_port: int = 0
+    mooncake_port: int = 0
     transports: tuple[str, ...] = TRANSPORTS
     lease_seconds: float = DEADLINES.lease
     connect_seconds: float = DEADLINES.connect
@@ -51,9 +56,9 @@ class PlaneSpec:
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     def __post_init__(self) -> None:
-        unknown = set(self.transports) - set(TRANSPORTS)
+        unknown = set(self.transports) - set(KNOWN_TRANSPORTS)
         if unknown or not self.transports:
-            raise ConfigError(f"transports {sorted(unknown)} are unknown, there are {', '.join(TRANSPORTS)}")
+            raise ConfigError(f"transports {sorted(unknown)} are unknown, there are {', '.join(KNOWN_TRANSPORTS)}")
         if self.host_blocks < 1 or self.pull_window < 1 or not 0 <= self.pull_reserve < self.host_blocks:
             raise ConfigError(
                 f"{self.host_blocks} host blocks, a window of {self.pull_window}, a reserve of {self.pull_reserve}"

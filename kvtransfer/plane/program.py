@@ -20,6 +20,7 @@ from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
 from kvtransfer.store.tiers import open_tiers
 from kvtransfer.transports.base import TransportServer
+from kvtransfer.transports.mooncake_server import MooncakeServer
 from kvtransfer.transports.shm_server import ShmServer
 from kvtransfer.transports.tcp_server import TcpServer, format_address
 
@@ -79,6 +80,10 @@ def _start_transports(spec: PlaneSpec, owner: Owner, folder: Path, stack: AsyncE
         stack.callback(servers[-1].close)
     if "tcp" in spec.transports:
         servers.append(TcpServer(owner, spec.host, port=spec.tcp_port, advertised_host=spec.peer_host, **bounds))
+        stack.callback(servers[-1].close)
+    if "mooncake" in spec.transports:
+        port = spec.mooncake_port
+        servers.append(MooncakeServer(owner, spec.host, port=port, advertised_host=spec.peer_host, **bounds))
         stack.callback(servers[-1].close)
     return {server.name: server.address for server in servers}
 

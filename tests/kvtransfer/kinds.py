@@ -26,11 +26,15 @@ class Serve(Protocol):
 
 @dataclass(frozen=True)
 class Kind:
-    """How to make both sides of a transport with the bounds above."""
+    """How to make both sides of a transport with the bounds above.
+
+    `keeps_sockets`: an engine that outlives both sides keeps some connections for the next, as many as it sees fit.
+    """
 
     name: str
     serve: Serve
     connect: Callable[[str], Transport]
+    keeps_sockets: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -66,7 +70,7 @@ def _connect_mooncake(address: str) -> Transport:
 KINDS = [
     Kind("shm", _serve_shm, _connect_shm),
     Kind("tcp", _serve_tcp, _connect_tcp),
-    Kind("mooncake", _serve_mooncake, _connect_mooncake),
+    Kind("mooncake", _serve_mooncake, _connect_mooncake, keeps_sockets=True),
 ]
 
 NAMES = [kind.name for kind in KINDS]
