@@ -143,6 +143,7 @@ async def test_a_process_that_dies_while_it_starts_is_an_error(monkeypatch: pyte
 
 
 async def test_a_port_in_use_is_one_clear_error() -> None:
+    """Case 8 of KV transfer: two instances took the same port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for field in ("port", "tcp_port"):
