@@ -90,7 +90,7 @@ def fetch_is_right(address: str, owner: Rig, key: ReadKey, blocks: list[WantedBl
 
 
 async def test_an_owner_that_does_not_know_the_secret_cannot_place_a_byte(tmp_path: Path) -> None:
-    """Case 8 of KV transfer: another process took the port. Its reply lacks the proof, and nothing of it is received."""
+    """Case 8 of KV transfer: another process took the port. Its reply lacks the proof, nothing of it is received."""
     async with rig("tcp", tmp_path) as owner:
         key, offsets = await owner.offer(2)
         blocks = wanted(owner, offsets)
