@@ -43,7 +43,19 @@ class ProgramUnderTest:
 
     name: str
     pid: int
+    port: int
     metrics_port: int | None
+
+    @property
+    def address(self) -> str:
+        """Where it serves."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def plane_pid(self) -> int:
+        """Of a worker's data plane."""
+        children = psutil.Process(self.pid).children()
+        return next(child.pid for child in children if "kvtransfer.plane" in child.cmdline())
 
     def metrics(self) -> dict[str, float]:
         """All samples, labels included in the name where there are any."""
@@ -70,6 +82,10 @@ class Fleet:
         found = (_program(child.pid, child.cmdline()) for child in children)
         return {program.name: program for program in found if program is not None}
 
+    def program(self, name: str) -> ProgramUnderTest:
+        """One of them."""
+        return self.programs()[name]
+
     def workers(self, role: str) -> list[ProgramUnderTest]:
         """The workers of one role, by rising number."""
         return [program for name, program in sorted(self.programs().items()) if name.startswith(f"{role}-")]
@@ -79,22 +95,22 @@ class Fleet:
         samples = (program.metrics() for program in self.workers(role))
         return sum(value for each in samples for key, value in each.items() if key.split("{")[0] == name)
 
-    def busy(self) -> dict[str, float]:
-        """The gauges that are not at rest, by program and name."""
+    def busy(self, *names: str) -> dict[str, float]:
+        """The gauges that are not at rest, by program and name; of all programs or of these."""
         return {
             f"{program.name} {key}": value
             for program in self.programs().values()
-            if program.metrics_port is not None
+            if program.metrics_port is not None and (not names or program.name in names)
             for key, value in program.metrics().items()
             if key.split("{")[0] in AT_REST and value != 0
         }
 
-    def assert_at_rest(self, seconds: float = 5.0) -> None:
-        """Fails unless every gauge is zero within so many seconds."""
+    def assert_at_rest(self, seconds: float = 5.0, *names: str) -> None:
+        """Fails unless every gauge, of all programs or of these, is zero within so many seconds."""
         deadline = time.monotonic() + seconds
-        while (busy := self.busy()) and time.monotonic() < deadline:
+        while (busy := self.busy(*names)) and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert busy == {}
+        assert busy == {}, busy
 
 
 def _program(pid: int, command: list[str]) -> ProgramUnderTest | None:
@@ -103,7 +119,7 @@ def _program(pid: int, command: list[str]) -> ProgramUnderTest | None:
     flags = dict(itertools.pairwise(command))
     name = flags.get("--worker-id", command[command.index("cli.main") + 1])
     port = flags.get("--metrics-port")
-    return ProgramUnderTest(name, pid, None if port is None else int(port))
+    return ProgramUnderTest(name, pid, int(flags["--port"]), None if port is None else int(port))
 
 
 def free_port() -> int:

@@ -12,7 +12,10 @@ from kvtransfer.transports.tcp_server import parse_address
 
 @dataclass
 class Fault:
-    """What happens to byte number `at` of what the owner sends on each connection: "cut", "flip" or "stall"."""
+    """What happens to byte number `at` of what the owner sends on each connection: "cut", "flip", "stall" or "hold".
+
+    "hold" keeps it and what follows until `Proxy.resume`.
+    """
 
     kind: str = "none"
     at: int = 0
@@ -23,6 +26,9 @@ class Proxy:
 
     def __init__(self, target: str) -> None:
         self.fault = Fault()
+        self.holding = threading.Event()
+        """Set once bytes are held."""
+        self._resumed = threading.Event()
         self._target = parse_address(target)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = []
@@ -34,8 +40,13 @@ class Proxy:
     def address(self) -> str:
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
+    def resume(self) -> None:
+        """Lets go what is held."""
+        self._resumed.set()
+
     def close(self) -> None:
         self._closing.set()
+        self._resumed.set()
         shut(self._listener)
         for sock in self._sockets:
             shut(sock)
@@ -80,6 +91,10 @@ class Proxy:
             return data[:index] + bytes([data[index] ^ 0x10]) + data[index + 1 :]
         if fault.kind == "stall":
             self._closing.wait(10)
+        if fault.kind == "hold":
+            self.holding.set()
+            self._resumed.wait(60)
+            return data
         return data[:index]
 
 
