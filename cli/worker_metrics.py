@@ -4,6 +4,7 @@ import asyncio
 import logging
 from functools import partial
 
+from cli.store_metrics import watch_store_tiers
 from halfmoon.engine.engine import Engine
 from halfmoon.engine.status import StatusBoard
 from halfmoon.errors import HalfmoonError
@@ -11,17 +12,20 @@ from halfmoon.telemetry import Metrics, Reading
 from halfmoon.tier import Gate
 from halfmoon.v1 import kvtransfer_pb2
 from kvtransfer import DataPlane
+from kvtransfer.paging import PageStore
 
 _log = logging.getLogger(__name__)
 
 _COUNTERS = {
     "prompt_tokens_computed": "prompt tokens computed here",
-    "prompt_tokens_cached": "prompt tokens found in the prefix cache",
+    "prompt_tokens_cached": "prompt tokens found in the prefix cache or a prefix store",
+    "prompt_tokens_restored": "prompt tokens found in a prefix store",
     "tokens_generated": "tokens written",
     "prefill_steps": "prefill steps",
     "decode_steps": "decode steps",
     "blocks_received": "KV blocks written into device pages",
     "preemptions": "sequences that lost their pages to older ones",
+    "pages_kept": "pages copied to the prefix store",
 }
 _LOAD = {
     "requests_running": "requests being computed",
@@ -29,16 +33,18 @@ _LOAD = {
     "pages_total": "pages of the device pool",
     "pages_free": "pages that can be allocated, cached ones included",
     "pages_used": "pages held by sequences",
+    "pages_to_keep": "pages that are still to be offered to the prefix store",
     "prefill_tokens_queued": "prompt tokens not computed yet",
 }
 
 
 _PLANE = {
     "host_blocks_total": "host blocks of the data plane",
-    "host_blocks_used": "host blocks offered or filling",
+    "host_blocks_used": "host blocks that cannot be had",
     "handles_open": "KV handles neither released nor withdrawn nor expired",
     "leases_active": "sealed handles whose lease runs",
     "transfers_active": "KV transfers under way",
+    "store_leases": "leases of stored pages that the engine holds",
 }
 _POLL_SECONDS = 0.5
 
@@ -53,6 +59,11 @@ def watch_engine(metrics: Metrics, engine: Engine, gate: Gate) -> None:
     metrics.gauge("halfmoon_worker_streams_open", "gRPC streams of requests", lambda: gate.inside)
 
 
+def watch_store(metrics: Metrics, store: PageStore) -> None:
+    """Gauges of the way to and from the prefix store."""
+    metrics.gauge("halfmoon_worker_searches", "prompts that wait for pages of a prefix store", lambda: store.searches)
+
+
 class PlaneWatch:
     """Asks the data plane for its gauges every half second until closed; between, the last answer is shown."""
 
@@ -63,6 +74,7 @@ class PlaneWatch:
             metrics.gauge(f"halfmoon_kv_{name}", description, partial(self._gauge, name))
         metrics.counted("halfmoon_kv_bytes_read", "KV bytes pulled from peers", self._bytes)
         metrics.counted("halfmoon_kv_transfers_ended", "KV transfers by final state", self._ended)
+        watch_store_tiers(metrics, lambda: self._last)
         self._task = asyncio.create_task(self._poll())
 
     async def close(self) -> None:
