@@ -83,6 +83,11 @@ def byte_size(text: str) -> int:
     return size
 
 
+def size_or_none_of_it(text: str) -> int:
+    """A size in bytes, 0 included."""
+    return 0 if text.strip() == "0" else byte_size(text)
+
+
 def page_size(text: str) -> int:
     """Tokens of a page: a power of two within bounds."""
     number = _integer(text)

@@ -4,11 +4,12 @@ import argparse
 import os
 import sys
 from argparse import Namespace
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli import flag_types
 from cli.environment import default_dtype
+from cli.store_flags import StoreFlags, add_store
 from halfmoon.config import DEADLINES, PAGE_SIZE, SPLIT_THRESHOLD
 from halfmoon.errors import ConfigError
 
@@ -35,6 +36,7 @@ class EngineFlags:
     page_size: int
     transports: tuple[str, ...]
     kernels: str = "auto"
+    store: StoreFlags = field(default_factory=StoreFlags)
 
     @classmethod
     def parse(cls, args: Namespace) -> "EngineFlags":
@@ -47,12 +49,13 @@ class EngineFlags:
             page_size=args.page_size,
             transports=args.transports,
             kernels=args.kernels,
+            store=StoreFlags.parse(args),
         )
 
     def argv(self) -> list[str]:
         """The flags that `parse` reads as this."""
         flags = ["--dtype", self.dtype, "--page-size", str(self.page_size), "--transports", ",".join(self.transports)]
-        flags += ["--kernels", self.kernels]
+        flags += ["--kernels", self.kernels, *self.store.argv()]
         for name in ("max_model_len", "kv_memory", "host_kv_memory"):
             if (value := getattr(self, name)) is not None:
                 flags += [f"--{name.replace('_', '-')}", str(value)]
@@ -167,6 +170,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         type=flag_types.byte_size,
         help="memory of each worker's host pool, through which KV travels (default: as --kv-memory)",
     )
+    add_store(group)
     group.add_argument(
         "--page-size",
         metavar="TOKENS",

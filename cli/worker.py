@@ -12,9 +12,10 @@ from pathlib import Path
 from cli.advertised import advertised_host
 from cli.ending import end_over
 from cli.loop import run_until_signal
+from cli.store_flags import StoreFlags
 from cli.worker_engine import LoadedEngine, load_engine
 from cli.worker_health import until_stopped
-from cli.worker_metrics import PlaneWatch, watch_engine
+from cli.worker_metrics import PlaneWatch, watch_engine, watch_store
 from decode import DecodeServicer
 from halfmoon.config import DEADLINES, PAGE_SIZE
 from halfmoon.engine.engine import ENGINE_THREAD
@@ -25,6 +26,7 @@ from halfmoon.tier import Gate, TierParts, WorkerState, post_to
 from halfmoon.v1 import decode_pb2_grpc, prefill_pb2_grpc, router_pb2
 from halfmoon.wire import geometry_to_pb
 from kvtransfer import DataPlane, PlaneSpec
+from kvtransfer.paging import PageStore, ReusablePages
 from prefill import PrefillServicer
 
 _log = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ class WorkerConfig:
     drain_seconds: float = DEADLINES.drain
     transports: tuple[str, ...] = ("shm", "tcp")
     kernels: str = "auto"
+    store: StoreFlags = field(default_factory=StoreFlags)
     served_model_name: str | None = None
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     core_share: tuple[int, int, Path] | None = None
@@ -90,6 +93,7 @@ class Worker:
         self._incarnation = secrets.randbits(64) | 1
         self._advertised = advertised_host(config.host, config.routers[0])
         self._metrics = Metrics(config.role)
+        self._reusable = ReusablePages()
         if config.telemetry.metrics_names == "vllm":
             self._metrics.show_vllm_names(lambda: config.served_model_name or config.model.name)
 
@@ -122,13 +126,17 @@ class Worker:
         stack.push_async_callback(PlaneWatch(self._metrics, plane).close)
         loaded.engine.start()
         stack.push_async_callback(asyncio.to_thread, loaded.engine.stop, DEADLINES.control)
+        store = PageStore(loaded.engine, plane, loaded.geometry, self._reusable)
+        stack.push_async_callback(store.close)
+        watch_store(self._metrics, store)
         server = GrpcServer(config.host, config.port)
         self._add_services(server, gate, loaded, plane)
         await server.start()
         stack.push_async_callback(server.stop)
         gate.state = WorkerState.READY
         await server.set_serving(True)
-        agent = RegistrationAgent(config.routers, self._info(loaded, server.port), lambda: _report(gate, loaded))
+        info = self._info(loaded, server.port, plane.endpoint)
+        agent = RegistrationAgent(config.routers, info, lambda: self._report(gate, loaded))
         stack.push_async_callback(agent.close)
         agent.start()
         _log.info("ready", extra={"worker": self._id, "port": server.port, "role": config.role})
@@ -136,11 +144,12 @@ class Worker:
         gate.state = WorkerState.DRAINING
         agent.wake()
         if healthy:
-            await _drain(server, plane, config.drain_seconds)
+            await _drain(server, plane, store, config.drain_seconds)
         return healthy
 
     def _plane_spec(self, loaded: LoadedEngine) -> PlaneSpec:
-        blocks = loaded.host_blocks
+        blocks, store = loaded.host_blocks, self._config.store
+        reserve = min(_PULL_RESERVE, blocks // 2) if self._config.role == "both" else 0
         return PlaneSpec(
             worker_id=self._id,
             incarnation=self._incarnation,
@@ -151,7 +160,10 @@ class Worker:
             advertised_host=self._advertised,
             transports=self._config.transports,
             telemetry=self._config.telemetry,
-            pull_reserve=min(_PULL_RESERVE, blocks // 2) if self._config.role == "both" else 0,
+            pull_reserve=reserve,
+            store_blocks=store.blocks(loaded.geometry, blocks - reserve),
+            disk_folder=str(store.worker_folder(self._config.worker_id) or ""),
+            disk_bytes=store.disk,
         )
 
     def _add_services(self, server: GrpcServer, gate: Gate, loaded: LoadedEngine, plane: DataPlane) -> None:
@@ -159,7 +171,7 @@ class Worker:
         server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, PrefillServicer(gate, parts), "halfmoon.v1.Prefill")
         server.add(decode_pb2_grpc.add_DecodeServicer_to_server, DecodeServicer(gate, parts), "halfmoon.v1.Decode")
 
-    def _info(self, loaded: LoadedEngine, port: int) -> router_pb2.WorkerInfo:
+    def _info(self, loaded: LoadedEngine, port: int, kv_endpoint: str) -> router_pb2.WorkerInfo:
         return router_pb2.WorkerInfo(
             worker_id=self._id,
             incarnation=self._incarnation,
@@ -168,28 +180,32 @@ class Worker:
             model_fingerprint=loaded.fingerprint,
             geometry=geometry_to_pb(loaded.geometry),
             max_model_len=loaded.max_model_len,
+            kv_endpoint=kv_endpoint,
         )
 
+    def _report(self, gate: Gate, loaded: LoadedEngine) -> WorkerReport:
+        status = loaded.engine.board.status
+        self._reusable.device_changed(*loaded.engine.board.take_cache_changes())
+        load = router_pb2.WorkerLoad(
+            requests_running=status.requests_running,
+            requests_waiting=status.requests_waiting,
+            pages_total=status.pages_total,
+            pages_free=status.pages_free,
+            prefill_tokens_queued=status.prefill_tokens_queued,
+        )
+        return WorkerReport(_STATES[gate.state], load, *self._reusable.take_changes())
 
-def _report(gate: Gate, loaded: LoadedEngine) -> WorkerReport:
-    status = loaded.engine.board.status
-    stored, removed = loaded.engine.board.take_cache_changes()
-    load = router_pb2.WorkerLoad(
-        requests_running=status.requests_running,
-        requests_waiting=status.requests_waiting,
-        pages_total=status.pages_total,
-        pages_free=status.pages_free,
-        prefill_tokens_queued=status.prefill_tokens_queued,
-    )
-    return WorkerReport(_STATES[gate.state], load, stored, removed)
 
+async def _drain(server: GrpcServer, plane: DataPlane, store: PageStore, seconds: float) -> None:
+    """Finishes the requests that are here, and stays for those who have still to read what was computed for them.
 
-async def _drain(server: GrpcServer, plane: DataPlane, seconds: float) -> None:
-    """Finishes the requests that are here, and stays for those who have still to read what was computed for them."""
+    What is worth to be kept goes to the prefix store.
+    """
     deadline = time.monotonic() + seconds
     await server.stop(seconds)
     try:
         if not await plane.drained(max(0.0, deadline - time.monotonic())):
             _log.warning("KV handles are still open at the end of the drain")
+        await store.drained(max(0.0, deadline - time.monotonic()))
     except HalfmoonError as error:
         _log.warning("the data plane does not say what is still open", extra={"error": error})

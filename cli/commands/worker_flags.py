@@ -57,6 +57,7 @@ def run(args: Namespace) -> int:
             drain_seconds=args.drain_seconds,
             transports=engine.transports,
             kernels=engine.kernels,
+            store=engine.store,
             served_model_name=flags.served_name(args),
             telemetry=telemetry_settings(args),
             core_share=environment.core_share(),

@@ -23,8 +23,9 @@ _OFFERS = 2
 _PAGES_PER_OFFER = 4
 """Copying a page takes a millisecond or two: next to a prefill step, or to nothing, so many do not show."""
 
-_RESCUED = 8
-"""Pages whose copies wait because they were evicted before the store could answer."""
+_RESCUED_PER_STEP = 8
+_RESCUED_BYTES = 64 << 20
+"""Bounds of copies that wait for the store because their pages were evicted before it could answer."""
 
 
 class PageOffers:
@@ -35,6 +36,8 @@ class PageOffers:
         self._pool = pool
         self._unanswered: deque[list[bytes]] = deque()
         self._rescued: dict[bytes, jax.Array] = {}
+        self._most_rescued = max(1, _RESCUED_BYTES // runner.config.geometry.block_bytes)
+        self._rescued_this_step = 0
         self._not_offered: deque[bytes] = deque()
 
     @property
@@ -43,7 +46,8 @@ class PageOffers:
         return self._pool.candidates + len(self._not_offered)
 
     def next(self, *, decoding: bool) -> PagesOffered | None:
-        """The next offer, of one page where a decode step waits; None when there is none to make now."""
+        """At the end of a step, the next offer, of one page where a decode step waits; None when there is none now."""
+        self._rescued_this_step = 0
         if len(self._unanswered) >= _OFFERS:
             return None
         count = 1 if decoding else _PAGES_PER_OFFER
@@ -65,8 +69,10 @@ class PageOffers:
 
     def rescue(self, page: int, content: bytes) -> None:
         """Copies a page that is about to be written over, as long as there are few such copies."""
-        if content in self._rescued or len(self._rescued) >= _RESCUED:
+        full = self._rescued_this_step == _RESCUED_PER_STEP or len(self._rescued) >= self._most_rescued
+        if full or content in self._rescued:
             return
+        self._rescued_this_step += 1
         (self._rescued[content],) = self._gather(page)
         if not any(content in offered for offered in self._unanswered):
             self._not_offered.append(content)

@@ -1,7 +1,7 @@
 """From a tier's request message to what its engine takes."""
 
 from halfmoon.bounds import check_counts, check_token_ids
-from halfmoon.engine.request import EngineRequest, Task
+from halfmoon.engine.request import EngineRequest, PageSource, Task
 from halfmoon.errors import InvalidRequestError
 from halfmoon.v1 import decode_pb2, prefill_pb2
 from halfmoon.wire import sampling_from_pb
@@ -20,4 +20,5 @@ def engine_request(request: TierRequest, task: Task, *, vocab: int, publish: boo
     params = sampling_from_pb(request.sampling, max_tokens=0, seed=0)
     for name, ids in (("prompt", prompt), ("stop_token_ids", params.stop_token_ids), ("logit_bias", params.logit_bias)):
         check_token_ids(ids, vocab, name)
-    return EngineRequest(request.request_id, prompt, params, task, request.priority, publish)
+    source = PageSource(request.source.endpoint, request.source.pages) if request.HasField("source") else None
+    return EngineRequest(request.request_id, prompt, params, task, request.priority, publish, source)

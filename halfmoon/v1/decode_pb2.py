@@ -26,7 +26,7 @@ from halfmoon.v1 import common_pb2 as halfmoon_dot_v1_dot_common__pb2
 from halfmoon.v1 import kvtransfer_pb2 as halfmoon_dot_v1_dot_kvtransfer__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18halfmoon/v1/decode.proto\x12\x0bhalfmoon.v1\x1a\x18halfmoon/v1/common.proto\x1a\x1chalfmoon/v1/kvtransfer.proto\"\xc0\x01\n\rDecodeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x18\n\x10prompt_token_ids\x18\x03 \x03(\r\x12-\n\x08sampling\x18\x04 \x01(\x0b\x32\x1b.halfmoon.v1.SamplingParams\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12%\n\x06handle\x18\x06 \x01(\x0b\x32\x15.halfmoon.v1.KvHandle\"\xec\x01\n\x0e\x44\x65\x63odeResponse\x12/\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x1b.halfmoon.v1.DecodeAcceptedH\x00\x12<\n\x0fprompt_logprobs\x18\x02 \x01(\x0b\x32!.halfmoon.v1.DecodePromptLogprobsH\x00\x12+\n\x06tokens\x18\x03 \x01(\x0b\x32\x19.halfmoon.v1.DecodeTokensH\x00\x12\x35\n\x0btransferred\x18\x04 \x01(\x0b\x32\x1e.halfmoon.v1.DecodeTransferredH\x00\x42\x07\n\x05\x65vent\"\'\n\x0e\x44\x65\x63odeAccepted\x12\x15\n\rcached_tokens\x18\x01 \x01(\r\"C\n\x14\x44\x65\x63odePromptLogprobs\x12+\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1a.halfmoon.v1.TokenLogprobs\"8\n\x0c\x44\x65\x63odeTokens\x12(\n\x06tokens\x18\x01 \x03(\x0b\x32\x18.halfmoon.v1.OutputToken\"F\n\x11\x44\x65\x63odeTransferred\x12\r\n\x05\x62ytes\x18\x01 \x01(\x04\x12\x11\n\ttransport\x18\x02 \x01(\t\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\"9\n\x12StopChoicesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63hoices\x18\x02 \x03(\r\"&\n\x13StopChoicesResponse\x12\x0f\n\x07stopped\x18\x01 \x01(\r2\xa1\x01\n\x06\x44\x65\x63ode\x12\x45\n\x08Generate\x12\x1a.halfmoon.v1.DecodeRequest\x1a\x1b.halfmoon.v1.DecodeResponse0\x01\x12P\n\x0bStopChoices\x12\x1f.halfmoon.v1.StopChoicesRequest\x1a .halfmoon.v1.StopChoicesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18halfmoon/v1/decode.proto\x12\x0bhalfmoon.v1\x1a\x18halfmoon/v1/common.proto\x1a\x1chalfmoon/v1/kvtransfer.proto\"\xe7\x01\n\rDecodeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x18\n\x10prompt_token_ids\x18\x03 \x03(\r\x12-\n\x08sampling\x18\x04 \x01(\x0b\x32\x1b.halfmoon.v1.SamplingParams\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12%\n\x06handle\x18\x06 \x01(\x0b\x32\x15.halfmoon.v1.KvHandle\x12%\n\x06source\x18\x07 \x01(\x0b\x32\x15.halfmoon.v1.KvSource\"\xec\x01\n\x0e\x44\x65\x63odeResponse\x12/\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x1b.halfmoon.v1.DecodeAcceptedH\x00\x12<\n\x0fprompt_logprobs\x18\x02 \x01(\x0b\x32!.halfmoon.v1.DecodePromptLogprobsH\x00\x12+\n\x06tokens\x18\x03 \x01(\x0b\x32\x19.halfmoon.v1.DecodeTokensH\x00\x12\x35\n\x0btransferred\x18\x04 \x01(\x0b\x32\x1e.halfmoon.v1.DecodeTransferredH\x00\x42\x07\n\x05\x65vent\"\'\n\x0e\x44\x65\x63odeAccepted\x12\x15\n\rcached_tokens\x18\x01 \x01(\r\"C\n\x14\x44\x65\x63odePromptLogprobs\x12+\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1a.halfmoon.v1.TokenLogprobs\"8\n\x0c\x44\x65\x63odeTokens\x12(\n\x06tokens\x18\x01 \x03(\x0b\x32\x18.halfmoon.v1.OutputToken\"F\n\x11\x44\x65\x63odeTransferred\x12\r\n\x05\x62ytes\x18\x01 \x01(\x04\x12\x11\n\ttransport\x18\x02 \x01(\t\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\"9\n\x12StopChoicesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63hoices\x18\x02 \x03(\r\"&\n\x13StopChoicesResponse\x12\x0f\n\x07stopped\x18\x01 \x01(\r2\xa1\x01\n\x06\x44\x65\x63ode\x12\x45\n\x08Generate\x12\x1a.halfmoon.v1.DecodeRequest\x1a\x1b.halfmoon.v1.DecodeResponse0\x01\x12P\n\x0bStopChoices\x12\x1f.halfmoon.v1.StopChoicesRequest\x1a .halfmoon.v1.StopChoicesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,21 +34,21 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'halfmoon.v1.decode_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DECODEREQUEST']._serialized_start=98
-  _globals['_DECODEREQUEST']._serialized_end=290
-  _globals['_DECODERESPONSE']._serialized_start=293
-  _globals['_DECODERESPONSE']._serialized_end=529
-  _globals['_DECODEACCEPTED']._serialized_start=531
-  _globals['_DECODEACCEPTED']._serialized_end=570
-  _globals['_DECODEPROMPTLOGPROBS']._serialized_start=572
-  _globals['_DECODEPROMPTLOGPROBS']._serialized_end=639
-  _globals['_DECODETOKENS']._serialized_start=641
-  _globals['_DECODETOKENS']._serialized_end=697
-  _globals['_DECODETRANSFERRED']._serialized_start=699
-  _globals['_DECODETRANSFERRED']._serialized_end=769
-  _globals['_STOPCHOICESREQUEST']._serialized_start=771
-  _globals['_STOPCHOICESREQUEST']._serialized_end=828
-  _globals['_STOPCHOICESRESPONSE']._serialized_start=830
-  _globals['_STOPCHOICESRESPONSE']._serialized_end=868
-  _globals['_DECODE']._serialized_start=871
-  _globals['_DECODE']._serialized_end=1032
+  _globals['_DECODEREQUEST']._serialized_end=329
+  _globals['_DECODERESPONSE']._serialized_start=332
+  _globals['_DECODERESPONSE']._serialized_end=568
+  _globals['_DECODEACCEPTED']._serialized_start=570
+  _globals['_DECODEACCEPTED']._serialized_end=609
+  _globals['_DECODEPROMPTLOGPROBS']._serialized_start=611
+  _globals['_DECODEPROMPTLOGPROBS']._serialized_end=678
+  _globals['_DECODETOKENS']._serialized_start=680
+  _globals['_DECODETOKENS']._serialized_end=736
+  _globals['_DECODETRANSFERRED']._serialized_start=738
+  _globals['_DECODETRANSFERRED']._serialized_end=808
+  _globals['_STOPCHOICESREQUEST']._serialized_start=810
+  _globals['_STOPCHOICESREQUEST']._serialized_end=867
+  _globals['_STOPCHOICESRESPONSE']._serialized_start=869
+  _globals['_STOPCHOICESRESPONSE']._serialized_end=907
+  _globals['_DECODE']._serialized_start=910
+  _globals['_DECODE']._serialized_end=1071
 # @@protoc_insertion_point(module_scope)

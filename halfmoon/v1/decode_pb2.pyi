@@ -30,6 +30,7 @@ class DecodeRequest(_message.Message):
     SAMPLING_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     HANDLE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id names the request in every log line. Unique among running requests."""
     model_fingerprint: _builtins.str
@@ -48,6 +49,12 @@ class DecodeRequest(_message.Message):
     def handle(self) -> _kvtransfer_pb2.KvHandle:
         """handle to pull the prompt's KV by. Absent means that the prompt is computed here."""
 
+    @_builtins.property
+    def source(self) -> _kvtransfer_pb2.KvSource:
+        """source is where pages may be had that the worker has not, for a prompt that is computed here. Absent where nobody
+        has more of it.
+        """
+
     def __init__(
         self,
         *,
@@ -57,10 +64,11 @@ class DecodeRequest(_message.Message):
         sampling: _common_pb2.SamplingParams | None = ...,
         priority: _builtins.int = ...,
         handle: _kvtransfer_pb2.KvHandle | None = ...,
+        source: _kvtransfer_pb2.KvSource | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "sampling", b"sampling", "source", b"source"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "model_fingerprint", b"model_fingerprint", "priority", b"priority", "prompt_token_ids", b"prompt_token_ids", "request_id", b"request_id", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle", b"handle", "model_fingerprint", b"model_fingerprint", "priority", b"priority", "prompt_token_ids", b"prompt_token_ids", "request_id", b"request_id", "sampling", b"sampling", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -114,7 +122,7 @@ class DecodeAccepted(_message.Message):
 
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     cached_tokens: _builtins.int
-    """cached_tokens counts prompt tokens found in this worker's prefix cache."""
+    """cached_tokens counts prompt tokens found in this worker's prefix cache, or in a prefix store."""
     def __init__(
         self,
         *,

@@ -82,6 +82,32 @@ class KvHandle(_message.Message):
 Global___KvHandle: _TypeAlias = KvHandle  # noqa: Y015
 
 @_typing.final
+class KvSource(_message.Message):
+    """The prefix store of a worker that has the first pages of a prompt, as far as is known."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    PAGES_FIELD_NUMBER: _builtins.int
+    endpoint: _builtins.str
+    """endpoint is the host:port of the worker's KvTransfer service."""
+    pages: _builtins.int
+    """pages that it has, from the first one."""
+    def __init__(
+        self,
+        *,
+        endpoint: _builtins.str = ...,
+        pages: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["endpoint", b"endpoint", "pages", b"pages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KvSource: _TypeAlias = KvSource  # noqa: Y015
+
+@_typing.final
 class KvBlock(_message.Message):
     """One block of a handle."""
 

@@ -26,7 +26,7 @@ from halfmoon.v1 import common_pb2 as halfmoon_dot_v1_dot_common__pb2
 from halfmoon.v1 import kvtransfer_pb2 as halfmoon_dot_v1_dot_kvtransfer__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19halfmoon/v1/prefill.proto\x12\x0bhalfmoon.v1\x1a\x18halfmoon/v1/common.proto\x1a\x1chalfmoon/v1/kvtransfer.proto\"\xc1\x01\n\x0ePrefillRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x18\n\x10prompt_token_ids\x18\x03 \x03(\r\x12-\n\x08sampling\x18\x04 \x01(\x0b\x32\x1b.halfmoon.v1.SamplingParams\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x12\n\npublish_kv\x18\x06 \x01(\x08\x12\x11\n\thandle_id\x18\x08 \x01(\x0c\"\xac\x01\n\x0fPrefillResponse\x12\x30\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x1c.halfmoon.v1.PrefillAcceptedH\x00\x12\x30\n\x08progress\x18\x02 \x01(\x0b\x32\x1c.halfmoon.v1.PrefillProgressH\x00\x12,\n\x06result\x18\x03 \x01(\x0b\x32\x1a.halfmoon.v1.PrefillResultH\x00\x42\x07\n\x05\x65vent\"O\n\x0fPrefillAccepted\x12%\n\x06handle\x18\x01 \x01(\x0b\x32\x15.halfmoon.v1.KvHandle\x12\x15\n\rcached_tokens\x18\x02 \x01(\r\"*\n\x0fPrefillProgress\x12\x17\n\x0f\x63omputed_tokens\x18\x01 \x01(\r\"t\n\rPrefillResult\x12.\n\x0c\x66irst_tokens\x18\x01 \x03(\x0b\x32\x18.halfmoon.v1.OutputToken\x12\x33\n\x0fprompt_logprobs\x18\x02 \x03(\x0b\x32\x1a.halfmoon.v1.TokenLogprobs\"+\n\x16WithdrawPrefillRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\",\n\x17WithdrawPrefillResponse\x12\x11\n\twithdrawn\x18\x01 \x01(\x08\x32\xa8\x01\n\x07Prefill\x12\x46\n\x07Prefill\x12\x1b.halfmoon.v1.PrefillRequest\x1a\x1c.halfmoon.v1.PrefillResponse0\x01\x12U\n\x08Withdraw\x12#.halfmoon.v1.WithdrawPrefillRequest\x1a$.halfmoon.v1.WithdrawPrefillResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19halfmoon/v1/prefill.proto\x12\x0bhalfmoon.v1\x1a\x18halfmoon/v1/common.proto\x1a\x1chalfmoon/v1/kvtransfer.proto\"\xe8\x01\n\x0ePrefillRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x02 \x01(\t\x12\x18\n\x10prompt_token_ids\x18\x03 \x03(\r\x12-\n\x08sampling\x18\x04 \x01(\x0b\x32\x1b.halfmoon.v1.SamplingParams\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x12\n\npublish_kv\x18\x06 \x01(\x08\x12%\n\x06source\x18\x07 \x01(\x0b\x32\x15.halfmoon.v1.KvSource\x12\x11\n\thandle_id\x18\x08 \x01(\x0c\"\xac\x01\n\x0fPrefillResponse\x12\x30\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x1c.halfmoon.v1.PrefillAcceptedH\x00\x12\x30\n\x08progress\x18\x02 \x01(\x0b\x32\x1c.halfmoon.v1.PrefillProgressH\x00\x12,\n\x06result\x18\x03 \x01(\x0b\x32\x1a.halfmoon.v1.PrefillResultH\x00\x42\x07\n\x05\x65vent\"O\n\x0fPrefillAccepted\x12%\n\x06handle\x18\x01 \x01(\x0b\x32\x15.halfmoon.v1.KvHandle\x12\x15\n\rcached_tokens\x18\x02 \x01(\r\"*\n\x0fPrefillProgress\x12\x17\n\x0f\x63omputed_tokens\x18\x01 \x01(\r\"t\n\rPrefillResult\x12.\n\x0c\x66irst_tokens\x18\x01 \x03(\x0b\x32\x18.halfmoon.v1.OutputToken\x12\x33\n\x0fprompt_logprobs\x18\x02 \x03(\x0b\x32\x1a.halfmoon.v1.TokenLogprobs\"+\n\x16WithdrawPrefillRequest\x12\x11\n\thandle_id\x18\x01 \x01(\x0c\",\n\x17WithdrawPrefillResponse\x12\x11\n\twithdrawn\x18\x01 \x01(\x08\x32\xa8\x01\n\x07Prefill\x12\x46\n\x07Prefill\x12\x1b.halfmoon.v1.PrefillRequest\x1a\x1c.halfmoon.v1.PrefillResponse0\x01\x12U\n\x08Withdraw\x12#.halfmoon.v1.WithdrawPrefillRequest\x1a$.halfmoon.v1.WithdrawPrefillResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,19 +34,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'halfmoon.v1.prefill_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PREFILLREQUEST']._serialized_start=99
-  _globals['_PREFILLREQUEST']._serialized_end=292
-  _globals['_PREFILLRESPONSE']._serialized_start=295
-  _globals['_PREFILLRESPONSE']._serialized_end=467
-  _globals['_PREFILLACCEPTED']._serialized_start=469
-  _globals['_PREFILLACCEPTED']._serialized_end=548
-  _globals['_PREFILLPROGRESS']._serialized_start=550
-  _globals['_PREFILLPROGRESS']._serialized_end=592
-  _globals['_PREFILLRESULT']._serialized_start=594
-  _globals['_PREFILLRESULT']._serialized_end=710
-  _globals['_WITHDRAWPREFILLREQUEST']._serialized_start=712
-  _globals['_WITHDRAWPREFILLREQUEST']._serialized_end=755
-  _globals['_WITHDRAWPREFILLRESPONSE']._serialized_start=757
-  _globals['_WITHDRAWPREFILLRESPONSE']._serialized_end=801
-  _globals['_PREFILL']._serialized_start=804
-  _globals['_PREFILL']._serialized_end=972
+  _globals['_PREFILLREQUEST']._serialized_end=331
+  _globals['_PREFILLRESPONSE']._serialized_start=334
+  _globals['_PREFILLRESPONSE']._serialized_end=506
+  _globals['_PREFILLACCEPTED']._serialized_start=508
+  _globals['_PREFILLACCEPTED']._serialized_end=587
+  _globals['_PREFILLPROGRESS']._serialized_start=589
+  _globals['_PREFILLPROGRESS']._serialized_end=631
+  _globals['_PREFILLRESULT']._serialized_start=633
+  _globals['_PREFILLRESULT']._serialized_end=749
+  _globals['_WITHDRAWPREFILLREQUEST']._serialized_start=751
+  _globals['_WITHDRAWPREFILLREQUEST']._serialized_end=794
+  _globals['_WITHDRAWPREFILLRESPONSE']._serialized_start=796
+  _globals['_WITHDRAWPREFILLRESPONSE']._serialized_end=840
+  _globals['_PREFILL']._serialized_start=843
+  _globals['_PREFILL']._serialized_end=1011
 # @@protoc_insertion_point(module_scope)

@@ -30,6 +30,7 @@ class PrefillRequest(_message.Message):
     SAMPLING_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     PUBLISH_KV_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
     HANDLE_ID_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id names the request in every log line."""
@@ -49,6 +50,10 @@ class PrefillRequest(_message.Message):
     def sampling(self) -> _common_pb2.SamplingParams:
         """sampling for the first token of each choice; seed is always set."""
 
+    @_builtins.property
+    def source(self) -> _kvtransfer_pb2.KvSource:
+        """source is where pages may be had that the worker has not. Absent where nobody has more of the prompt."""
+
     def __init__(
         self,
         *,
@@ -58,11 +63,12 @@ class PrefillRequest(_message.Message):
         sampling: _common_pb2.SamplingParams | None = ...,
         priority: _builtins.int = ...,
         publish_kv: _builtins.bool = ...,
+        source: _kvtransfer_pb2.KvSource | None = ...,
         handle_id: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling", "source", b"source"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle_id", b"handle_id", "model_fingerprint", b"model_fingerprint", "priority", b"priority", "prompt_token_ids", b"prompt_token_ids", "publish_kv", b"publish_kv", "request_id", b"request_id", "sampling", b"sampling"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["handle_id", b"handle_id", "model_fingerprint", b"model_fingerprint", "priority", b"priority", "prompt_token_ids", b"prompt_token_ids", "publish_kv", b"publish_kv", "request_id", b"request_id", "sampling", b"sampling", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -111,7 +117,7 @@ class PrefillAccepted(_message.Message):
     HANDLE_FIELD_NUMBER: _builtins.int
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     cached_tokens: _builtins.int
-    """cached_tokens counts prompt tokens found in the prefix cache, in tokens. 0 means none."""
+    """cached_tokens counts prompt tokens found in the prefix cache or a prefix store, in tokens. 0 means none."""
     @_builtins.property
     def handle(self) -> _kvtransfer_pb2.KvHandle:
         """handle to read the KV by. Absent without publish_kv."""

@@ -589,6 +589,7 @@ class WorkerInfo(_message.Message):
     GEOMETRY_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     MAX_MODEL_LEN_FIELD_NUMBER: _builtins.int
+    KV_ENDPOINT_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """worker_id is unique in the fleet."""
     incarnation: _builtins.int
@@ -603,6 +604,8 @@ class WorkerInfo(_message.Message):
     """state in its life."""
     max_model_len: _builtins.int
     """max_model_len that the worker can hold, in tokens."""
+    kv_endpoint: _builtins.str
+    """kv_endpoint is the host:port of its KvTransfer service. Empty when its pages are not for others."""
     @_builtins.property
     def geometry(self) -> _common_pb2.PageGeometry:
         """geometry of its pages."""
@@ -618,10 +621,11 @@ class WorkerInfo(_message.Message):
         geometry: _common_pb2.PageGeometry | None = ...,
         state: Global___WorkerState.ValueType = ...,
         max_model_len: _builtins.int = ...,
+        kv_endpoint: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["geometry", b"geometry"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "geometry", b"geometry", "incarnation", b"incarnation", "max_model_len", b"max_model_len", "model_fingerprint", b"model_fingerprint", "role", b"role", "state", b"state", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "geometry", b"geometry", "incarnation", b"incarnation", "kv_endpoint", b"kv_endpoint", "max_model_len", b"max_model_len", "model_fingerprint", b"model_fingerprint", "role", b"role", "state", b"state", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

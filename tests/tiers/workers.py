@@ -5,6 +5,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import grpc
 
@@ -24,11 +25,14 @@ from halfmoon.v1 import (
     prefill_pb2_grpc,
 )
 from kvtransfer import DataPlane, PlaneSpec
+from kvtransfer.paging import PageStore, ReusablePages
 from prefill import PrefillServicer
 from tests.engine.small import END_ID, SALT
 
 FINGERPRINT = "f" * 32
 VOCABULARY = 300
+
+_DISK_BYTES = 1 << 28
 
 _NO_TELEMETRY = TelemetrySettings()
 
@@ -46,6 +50,7 @@ class TestWorker:
     prefill: "prefill_pb2_grpc.PrefillAsyncStub"
     decode: "decode_pb2_grpc.DecodeAsyncStub"
     address: str
+    store: PageStore | None = None
 
     async def assert_at_rest(self, seconds: float = 5.0) -> None:
         """Fails unless everything is given back within so many seconds."""
@@ -65,6 +70,8 @@ class TestWorker:
             "host blocks": stats.host_blocks_used,
             "handles": stats.handles_open,
             "transfers": stats.transfers_active,
+            "leases of stored pages": stats.store_leases,
+            "searches": self.store.searches if self.store else 0,
         }
         return {name: value for name, value in gauges.items() if value}
 
@@ -78,6 +85,8 @@ async def worker(
     lease_seconds: float = 30.0,
     host_blocks: int = 64,
     telemetry: TelemetrySettings = _NO_TELEMETRY,
+    store_blocks: int = 0,
+    disk_folder: Path | None = None,
 ) -> AsyncIterator[TestWorker]:
     """A worker with its own engine and data plane; ends with everything at rest."""
     geometry = runner.config.geometry
@@ -92,12 +101,16 @@ async def worker(
         host_blocks=host_blocks,
         lease_seconds=lease_seconds,
         telemetry=telemetry,
+        store_blocks=store_blocks,
+        disk_folder=str(disk_folder or ""),
+        disk_bytes=_DISK_BYTES if disk_folder else 0,
     )
     plane = await DataPlane.start(spec)
     server = GrpcServer()
     parts = TierParts(engine, plane, geometry, SALT, VOCABULARY)
     server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, PrefillServicer(gate, parts), "halfmoon.v1.Prefill")
     server.add(decode_pb2_grpc.add_DecodeServicer_to_server, DecodeServicer(gate, parts), "halfmoon.v1.Decode")
+    store = PageStore(engine, plane, geometry, ReusablePages()) if store_blocks else None
     engine.start()
     await server.start()
     gate.state = WorkerState.READY
@@ -112,9 +125,12 @@ async def worker(
                 prefill_pb2_grpc.PrefillStub(channel),
                 decode_pb2_grpc.DecodeStub(channel),
                 address,
+                store,
             )
     finally:
         await server.stop(0)
+        if store is not None:
+            await store.close()
         await plane.close()
         assert await asyncio.to_thread(engine.stop, 10.0)
 
@@ -141,6 +157,7 @@ def decode_request(
     prompt: tuple[int, ...],
     params: common_pb2.SamplingParams,
     handle: kvtransfer_pb2.KvHandle | None = None,
+    source: kvtransfer_pb2.KvSource | None = None,
 ) -> decode_pb2.DecodeRequest:
     """A request with an id of its own."""
     return decode_pb2.DecodeRequest(
@@ -149,6 +166,7 @@ def decode_request(
         prompt_token_ids=prompt,
         sampling=params,
         handle=handle,
+        source=source,
     )
 
 

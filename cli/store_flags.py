@@ -1,0 +1,78 @@
+"""Flags of the prefix store: where pages of earlier prompts are kept when the device needs their room."""
+
+import argparse
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from cli import flag_types
+from halfmoon.config import PageGeometry
+from halfmoon.errors import ConfigError
+from halfmoon.weights.cache_folder import cache_folder
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFlags:
+    """`memory`, in bytes, is a part of the host pool, None for all that nobody else needs; `disk` is in bytes.
+
+    `folder` is for all workers of a machine, None for one in the user's cache folder.
+    """
+
+    memory: int | None = None
+    disk: int = 0
+    folder: Path | None = None
+
+    @classmethod
+    def parse(cls, args: Namespace) -> "StoreFlags":
+        """From the flags of `add_store`. Raises ConfigError for flags that contradict each other."""
+        if args.kv_store_disk and args.kv_store_memory == 0:
+            raise ConfigError("--kv-store-disk without --kv-store-memory: pages go to disk from host memory")
+        return cls(args.kv_store_memory, args.kv_store_disk, args.kv_store_path)
+
+    def argv(self) -> list[str]:
+        """The flags that `parse` reads as this."""
+        flags = ["--kv-store-disk", str(self.disk)] if self.disk else []
+        flags += ["--kv-store-memory", str(self.memory)] if self.memory is not None else []
+        return [*flags, "--kv-store-path", str(self.folder.absolute())] if self.folder is not None else flags
+
+    def blocks(self, geometry: PageGeometry, available: int) -> int:
+        """Host blocks for the store, of so many that it could have. Raises ConfigError when there are too few."""
+        if self.memory is None:
+            return available
+        blocks = self.memory // geometry.block_bytes
+        if blocks > available:
+            raise ConfigError(
+                f"--kv-store-memory holds {blocks} pages, and the host pool has {available} for them: "
+                "give more --host-kv-memory, of which it is a part"
+            )
+        return blocks
+
+    def worker_folder(self, worker_id: str | None) -> Path | None:
+        """One worker's own folder; None without a disk. Raises ConfigError for a worker that will not find it again."""
+        if not self.disk:
+            return None
+        if worker_id is None:
+            raise ConfigError("--kv-store-disk needs --worker-id: by its name a worker finds its pages again")
+        return (self.folder or cache_folder() / "kv-store") / quote(worker_id, safe="")
+
+
+def add_store(group: argparse._ArgumentGroup) -> None:
+    """What `StoreFlags.parse` reads."""
+    group.add_argument(
+        "--kv-store-memory",
+        metavar="SIZE",
+        type=flag_types.size_or_none_of_it,
+        help="how much of the host pool may keep pages that the KV cache has no room for; 0 for none "
+        "(default: all that nobody else needs)",
+    )
+    group.add_argument(
+        "--kv-store-disk",
+        metavar="SIZE",
+        type=flag_types.size_or_none_of_it,
+        default=0,
+        help="how much each worker may keep on disk beyond that, for later and for after a restart (default: 0)",
+    )
+    group.add_argument(
+        "--kv-store-path", metavar="FOLDER", type=Path, help="where on disk (default: in the user's cache folder)"
+    )
