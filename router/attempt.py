@@ -203,6 +203,7 @@ class Attempt:
             sampling=sampling_to_pb(self._job.sampling),
             priority=self._job.priority,
             publish_kv=self._job.decodes,
+            source=self._source(),
             handle_id=self._handle_id if self._job.decodes else b"",
         )
         span = call_span("halfmoon.v1.Prefill/Prefill", {names.WORKER: worker.worker_id})
@@ -219,10 +220,18 @@ class Attempt:
             sampling=sampling_to_pb(self._job.sampling),
             priority=self._job.priority,
             handle=handle,
+            source=self._source() if handle is None else None,
         )
         span = call_span("halfmoon.v1.Decode/Generate", {names.WORKER: worker.worker_id})
         call = link.decode.Generate(request, timeout=self._seconds_left(), metadata=span.metadata)
         return WorkerStream(worker, link, call, span)
+
+    def _source(self) -> kvtransfer_pb2.KvSource | None:
+        worker = self._plan.source
+        if worker is None:
+            return None
+        pages = worker.description.geometry.pages_for(self._plan.source_tokens)
+        return kvtransfer_pb2.KvSource(endpoint=worker.description.kv_endpoint, pages=pages)
 
     def _assign(self, stack: ExitStack, worker: Worker, demand: Demand, prefill_tokens: int) -> Assignment:
         pages = worker.description.geometry.pages_for(demand.positions)

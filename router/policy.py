@@ -5,7 +5,7 @@ moving the KV is worth, and how much the requests that a decode worker already h
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from halfmoon.config import RETRY_AFTER
 from halfmoon.errors import UnavailableError
@@ -36,11 +36,21 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`decode` serves the whole request where `prefill` is None. `reason` says why, for metrics and logs."""
+    """`decode` serves the whole request where `prefill` is None. `reason` says why, for metrics and logs.
+
+    The worker that computes the prompt is told of `source`, which has `source_tokens` of it in its prefix store.
+    """
 
     prefill: Worker | None
     decode: Worker
     reason: str
+    source: Worker | None = None
+    source_tokens: int = 0
+
+    @property
+    def computing(self) -> Worker:
+        """The worker that computes the prompt."""
+        return self.prefill or self.decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +71,21 @@ def plan(demand: Demand, workers: Sequence[Worker], settings: PolicySettings) ->
         raise UnavailableError("no decode worker is ready", retry_after=RETRY_AFTER)
     splits = _splits(demand, fitting, decoders, settings)
     options = [*_wholes(demand, decoders, splits, settings), *splits]
-    return min(options, key=lambda option: option.cost).plan
+    return _with_source(min(options, key=lambda option: option.cost).plan, demand, workers)
+
+
+def _with_source(chosen: Plan, demand: Demand, workers: Sequence[Worker]) -> Plan:
+    """Names the worker that has most of the prompt, if that is a page more than the computing worker has.
+
+    A worker that decodes alone has its pages from others, and does not keep those.
+    """
+    computing, cached = chosen.computing, demand.cached
+    others = [each for each in workers if each.role is not Role.DECODE and each.description.kv_endpoint]
+    best = max(others, key=lambda each: cached.get(each.worker_id, 0), default=computing)
+    tokens = cached.get(best.worker_id, 0)
+    if tokens - cached.get(computing.worker_id, 0) < computing.description.geometry.page_size:
+        return chosen
+    return replace(chosen, source=best, source_tokens=tokens)
 
 
 def _splits(

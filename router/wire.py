@@ -34,6 +34,7 @@ def description_from_pb(info: pb.WorkerInfo) -> WorkerDescription:
         fingerprint=info.model_fingerprint,
         geometry=geometry_from_pb(info.geometry),
         max_model_len=info.max_model_len,
+        kv_endpoint=info.kv_endpoint,
     )
 
 
@@ -77,6 +78,7 @@ def status_to_pb(worker: Worker, now: float) -> pb.WorkerStatus:
             geometry=geometry_to_pb(description.geometry),
             state=_STATES_TO_PB[worker.state],
             max_model_len=description.max_model_len,
+            kv_endpoint=description.kv_endpoint,
         ),
         load=pb.WorkerLoad(
             requests_running=load.running,

@@ -25,7 +25,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerDescription:
-    """What a worker says of itself when it registers."""
+    """What a worker says of itself when it registers. `kv_endpoint`: where its prefix store is read, if anywhere."""
 
     worker_id: str
     incarnation: int
@@ -34,6 +34,7 @@ class WorkerDescription:
     fingerprint: str
     geometry: PageGeometry
     max_model_len: int
+    kv_endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

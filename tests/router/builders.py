@@ -18,7 +18,14 @@ def description(
 ) -> WorkerDescription:
     """A worker as it registers."""
     return WorkerDescription(
-        worker_id, incarnation, "127.0.0.1:1", role, fingerprint, geometry, max_model_len=max_model_len
+        worker_id,
+        incarnation,
+        "127.0.0.1:1",
+        role,
+        fingerprint,
+        geometry,
+        max_model_len=max_model_len,
+        kv_endpoint=f"{worker_id}:2",
     )
 
 

@@ -101,3 +101,30 @@ def test_a_burst_between_two_reports_is_spread() -> None:
         chosen.decode.assign(prefill_tokens=0, pages=7)
         counts.update([chosen.prefill.worker_id, chosen.decode.worker_id])
     assert counts == {"p0": 30, "p1": 30, "d0": 20, "d1": 20, "d2": 20}
+
+
+@pytest.mark.parametrize(("tokens", "source"), [(416, "p1"), (415, None)])
+def test_the_worker_that_computes_is_told_who_has_a_page_more_of_the_prompt(tokens: int, source: str | None) -> None:
+    demand = Demand(1000, cached={"p0": 400, "p1": tokens})
+    chosen = planned(demand, worker("p0"), worker("p1", queued=500), worker("d0"))
+    assert ids(chosen) == ("p0", "d0", "split")
+    assert (chosen.source.worker_id if chosen.source else None) == source
+    assert chosen.source_tokens == (tokens if source else 0)
+
+
+def test_a_worker_that_has_most_of_the_prompt_itself_needs_no_source() -> None:
+    demand = Demand(1000, cached={"p0": 640, "p1": 640})
+    assert planned(demand, worker("p0"), worker("p1"), worker("d0")).source is None
+
+
+def test_pages_that_a_decode_worker_has_pulled_are_not_in_its_store() -> None:
+    demand = Demand(1000, cached={"d0": 640})
+    assert planned(demand, worker("p0"), worker("d0")).source is None
+
+
+def test_a_worker_for_whole_requests_is_told_of_a_prefill_worker_that_has_the_prompt() -> None:
+    demand = Demand(1000, cached={"p0": 640})
+    chosen = planned(demand, worker("p0", queued=9999), worker("d0"))
+    assert ids(chosen) == (None, "d0", "prefill_overloaded")
+    assert chosen.source is not None
+    assert chosen.source.worker_id == "p0"
