@@ -1,7 +1,7 @@
 """Where the blocks of a host pool lie."""
 
 import mmap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 HOST_REGION = 0
 """Number of the host pool among a worker's registered regions."""
@@ -9,15 +9,17 @@ HOST_REGION = 0
 
 @dataclass(frozen=True, slots=True)
 class BlockLayout:
-    """`count` blocks of `block_bytes` each, every one beginning at a page boundary of the machine."""
+    """`count` blocks of `block_bytes` each, every one beginning at a page boundary of the machine.
+
+    `stride` is the bytes from one block to the next: copies from and to unaligned places run three times slower.
+    """
 
     block_bytes: int
     count: int
+    stride: int = field(init=False)
 
-    @property
-    def stride(self) -> int:
-        """Bytes from one block to the next: copies from and to unaligned places run three times slower."""
-        return -(-self.block_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stride", -(-self.block_bytes // mmap.PAGESIZE) * mmap.PAGESIZE)
 
     @property
     def total_bytes(self) -> int:

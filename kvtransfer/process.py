@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from halfmoon.errors import ConfigError, DeadlineError, UnavailableError
+from kvtransfer.environment import plane_environment
 from kvtransfer.plane.names import ENGINE_SOCKET
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
@@ -121,7 +122,7 @@ def _spawn(control_fd: int, memory_fd: int, folder: Path) -> "subprocess.Popen[b
         [sys.executable, "-P", "-m", "kvtransfer.plane", *arguments],
         pass_fds=(control_fd, memory_fd),
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**plane_environment(os.environ), "PYTHONPATH": path},
     )
 
 

@@ -18,11 +18,15 @@ HASHED = " + hash"
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One row of the report. `own` and `read` make the two ends, in two processes, from the pools of both."""
+    """One row of the report. `own` and `read` make the two ends, in two processes, from the pools of both.
+
+    Those that are ours run in the environment of a data plane, others in what they find.
+    """
 
     name: str
     own: Callable[[Region], OwnerSide]
     read: Callable[[Region, Region], ReaderSide]
+    is_ours: bool = False
 
 
 def known() -> list[Contestant]:
@@ -56,6 +60,7 @@ def _ours(way: Way, *, hashed: bool) -> Contestant:
         way.name + (HASHED if hashed else ""),
         lambda source: TransportOwner(way, source),
         lambda _, target: TransportReader(way, target, hashed=hashed),
+        is_ours=True,
     )
 
 

@@ -15,10 +15,10 @@ from kvtransfer.bench.cases import Case
 from kvtransfer.bench.sides import Offer
 from kvtransfer.checksum import block_checksum
 from kvtransfer.layout import HOST_REGION
+from kvtransfer.plane.batching import batch_blocks
 from kvtransfer.plane.block_fetch import WantedBlock, fetch_blocks
 from kvtransfer.plane.host_blocks import HostBlocks
 from kvtransfer.plane.owner import Owner
-from kvtransfer.plane.reader import BATCH_BLOCKS, BATCH_BYTES
 from kvtransfer.proofs import new_handle_id
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
@@ -117,7 +117,7 @@ class TransportReader:
             self._threads = ThreadPoolExecutor(self._transport.streams - 1, thread_name_prefix="bench-read")
             self._stack.callback(self._threads.shutdown)
         self._key = ReadKey(offer.handle_id, offer.incarnation)
-        self._pieces = pieces(wanted_blocks(case, offer))
+        self._pieces = pieces(wanted_blocks(case, offer), self._transport.streams)
 
     def read(self) -> None:
         """See `ReaderSide`."""
@@ -170,10 +170,14 @@ def wanted_blocks(case: Case, offer: Offer) -> list[WantedBlock]:
     ]
 
 
-def pieces(wanted: Sequence[WantedBlock]) -> list[list[WantedBlock]]:
+def pieces(wanted: Sequence[WantedBlock], streams: int) -> list[list[WantedBlock]]:
     """Cut as the data plane cuts a pull whose blocks are all ready."""
-    size = max(1, min(BATCH_BLOCKS, BATCH_BYTES // wanted[0].read.length))
-    return [list(wanted[first : first + size]) for first in range(0, len(wanted), size)]
+    cut, first = [], 0
+    while first < len(wanted):
+        size = batch_blocks(len(wanted) - first, streams, wanted[first].read.length)
+        cut.append(list(wanted[first : first + size]))
+        first += size
+    return cut
 
 
 def _fetch_unchecked(

@@ -1,24 +1,16 @@
 """Both ends of a contestant, each in a process of its own."""
 
 import asyncio
+import os
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import DupFd
-from typing import Protocol
 
 from kvtransfer.bench.cases import Case
 from kvtransfer.bench.contestants import contestant_named
 from kvtransfer.bench.sides import Offer, OwnerSide, ReaderSide
 from kvtransfer.bench.worker import Worker, answer_all
 from kvtransfer.region import Region
-
-
-class Descriptor(Protocol):
-    """A file descriptor on its way to a process that is being started."""
-
-    def detach(self) -> int:
-        """The descriptor there; to be called once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +47,10 @@ class Pair:
 
     def __init__(self, name: str, source: Region, target: Region) -> None:
         self.name = name
-        self._owner = Worker(f"{name} (owner)", owner_main, name, DupFd(source.fd))
-        self._reader = Worker(f"{name} (reader)", reader_main, name, DupFd(source.fd), DupFd(target.fd))
+        ours = contestant_named(name).is_ours
+        paths = _path(source), _path(target)
+        self._owner = Worker(f"{name} (owner)", owner_main, name, paths[0], as_plane=ours)
+        self._reader = Worker(f"{name} (reader)", reader_main, name, *paths, as_plane=ours)
 
     def prepare(self, case: Case) -> None:
         """Serves and reads this case from now on. Raises HalfmoonError when it cannot."""
@@ -85,9 +79,9 @@ class Pair:
         return total
 
 
-def owner_main(pipe: Connection, name: str, source: Descriptor) -> None:
+def owner_main(pipe: Connection, name: str, source: str) -> None:
     """The owner's process."""
-    side = contestant_named(name).own(Region.attach(source.detach()))
+    side = contestant_named(name).own(_attach(source))
     with asyncio.Runner() as runner:
         try:
             answer_all(pipe, lambda command: _run_owner(runner, side, command))
@@ -95,13 +89,22 @@ def owner_main(pipe: Connection, name: str, source: Descriptor) -> None:
             side.close()
 
 
-def reader_main(pipe: Connection, name: str, source: Descriptor, target: Descriptor) -> None:
+def reader_main(pipe: Connection, name: str, source: str, target: str) -> None:
     """The reader's process."""
-    side = contestant_named(name).read(Region.attach(source.detach()), Region.attach(target.detach()))
+    side = contestant_named(name).read(_attach(source), _attach(target))
     try:
         answer_all(pipe, lambda command: _run_reader(side, command))
     finally:
         side.close()
+
+
+def _path(region: Region) -> str:
+    """Where children of this process can open the region."""
+    return f"/proc/{os.getpid()}/fd/{region.fd}"
+
+
+def _attach(path: str) -> Region:
+    return Region.attach(os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
 
 def _run_owner(runner: asyncio.Runner, side: OwnerSide, command: object) -> object:

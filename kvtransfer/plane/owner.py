@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from halfmoon.errors import HalfmoonError, LeaseExpiredError, StaleIncarnationError
@@ -159,15 +160,15 @@ class Owner:
                 read = self._table.begin_read(handle_id, time.monotonic(), refuse)
             except LeaseExpiredError:
                 return None
-            published = frozenset(read.handle.published)
-        return Grant(read, tuple(self._range_status(published, wanted) for wanted in reads))
+        published = read.handle.published  # it only grows, and the read keeps the blocks
+        return Grant(read, tuple([self._range_status(published, wanted) for wanted in reads]))
 
     def end(self, grant: Grant) -> bool:
         """See `ReadGate`."""
         with self._lock:
             return self._table.end_read(grant.read, time.monotonic())
 
-    def _range_status(self, published: frozenset[int], wanted: BlockRead) -> ReadStatus:
+    def _range_status(self, published: AbstractSet[int], wanted: BlockRead) -> ReadStatus:
         inside = wanted.region == HOST_REGION and self._layout.block_of(wanted.offset, wanted.length) in published
         return ReadStatus.OK if inside else ReadStatus.BAD_RANGE
 

@@ -2,23 +2,20 @@
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from kvtransfer.core.block_queue import Lane
 from kvtransfer.core.pool import BlockOwner, Use
 from kvtransfer.core.transfer import Transfer
+from kvtransfer.plane.batching import batch_blocks
 from kvtransfer.plane.block_fetch import WantedBlock, fetch_blocks
 from kvtransfer.plane.context import PlaneContext
 from kvtransfer.plane.peer import Peer
 from kvtransfer.plane.progress import HandleProgress
 from kvtransfer.plane.tasks import first_error_group, run_stoppable
 from kvtransfer.transports.base import BlockRead, ReadKey, StopSignal
-
-BATCH_BYTES = 8 << 20
-"""More in one batch gains little, and delays the first block."""
-
-BATCH_BLOCKS = 64
 
 
 class BlockReader:
@@ -41,7 +38,6 @@ class BlockReader:
         self._pending = list(request.block_indices)
         self._turn = asyncio.Lock()
         self._freed = asyncio.Event()
-        self._batch_blocks = max(1, min(BATCH_BLOCKS, BATCH_BYTES // context.spec.layout.block_bytes))
         self.began: float | None = None
         self.ended = 0.0
 
@@ -59,17 +55,18 @@ class BlockReader:
         self._freed.set()
 
     async def _read_batches(self, peer: Peer, progress: HandleProgress) -> None:
-        while batch := await self._next_batch(progress):
+        while batch := await self._next_batch(progress, peer.transport.streams):
             await self._read(peer, batch)
 
-    async def _next_batch(self, progress: HandleProgress) -> Sequence[WantedBlock]:
+    async def _next_batch(self, progress: HandleProgress, streams: int) -> Sequence[WantedBlock]:
         """The next blocks that are ready and have a place to go to; empty when none is left."""
         async with self._turn:
             if not self._pending:
                 return ()
             await progress.wait_ready(self._pending[0])
-            ready = sum(index < progress.ready_count for index in self._pending[: self._batch_blocks])
-            most = min(ready, await self._window())
+            ready = bisect_left(self._pending, progress.ready_count)
+            batch = batch_blocks(ready, streams, self._context.spec.layout.block_bytes)
+            most = min(batch, ready, await self._window())
             places = await self._context.blocks.acquire(self._filling, Lane.PULL, 1, most, self._transfer.deadline)
             indices, self._pending = self._pending[: len(places)], self._pending[len(places) :]
             return [self._wanted(progress, index, place) for index, place in zip(indices, places, strict=True)]

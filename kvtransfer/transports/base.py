@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kvtransfer.core.handle import Read
 from kvtransfer.region import Region
@@ -53,8 +53,7 @@ class ReadStatus(IntEnum):
     """Stopped by the caller."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRead:
+class BlockRead(NamedTuple):
     """`length` bytes at `offset` of the owner's region number `region`, to `local_offset` of the registered region."""
 
     region: int

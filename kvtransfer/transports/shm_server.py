@@ -11,7 +11,7 @@ from kvtransfer.transports import wire
 from kvtransfer.transports.base import ReadGate
 from kvtransfer.transports.session import OwnerSession
 from kvtransfer.transports.socket_server import SocketServer
-from kvtransfer.transports.sockets import bound_by, shut
+from kvtransfer.transports.sockets import shut, within
 from kvtransfer.transports.wire import WireError
 
 MAX_MESSAGE = wire.REQUEST_BYTES + wire.MAX_READS * wire.RANGE_BYTES
@@ -50,36 +50,36 @@ class ShmServer:
         if not _same_user(sock):
             return
         session = OwnerSession(self._gate)
-        bound_by(sock, time.monotonic() + self._hello_seconds)
-        sock.send(session.greeting())
-        while message := sock.recv(MAX_MESSAGE):
+        deadline: float | None = time.monotonic() + self._hello_seconds
+        within(sock, deadline, lambda: sock.send(session.greeting()))
+        while message := within(sock, deadline, lambda: sock.recv(MAX_MESSAGE)):
             if not self._serve_batch(sock, session, message):
                 return
-            bound_by(sock, None)
+            deadline = None
 
     def _serve_batch(self, sock: socket.socket, session: OwnerSession, message: bytes) -> bool:
         """One request; False when the reader did not prove that it may read."""
         request, ranges = _split(message)
-        bound_by(sock, time.monotonic() + self._read_seconds)
+        deadline = time.monotonic() + self._read_seconds
         answer = session.answer(request, ranges, lambda: shut(sock))
         if answer.grant is None:
-            sock.send(answer.reply)
+            within(sock, deadline, lambda: sock.send(answer.reply))
             return False
         try:
-            self._send_reply(sock, answer.reply, with_memory=bool(request.flags & wire.WANT_MEMORY))
-            ended = wire.Trailer.unpack(_exactly(sock.recv(wire.TRAILER_BYTES), wire.TRAILER_BYTES))
+            self._send_reply(sock, answer.reply, deadline, with_memory=bool(request.flags & wire.WANT_MEMORY))
+            ended = wire.Trailer.unpack(within(sock, deadline, lambda: sock.recv(wire.TRAILER_BYTES)))
             if ended.sequence != request.sequence:
                 raise WireError(f"end of batch {ended.sequence}, not {request.sequence}")
             trailer = session.trailer(request, answer.grant)
         finally:
             self._gate.end(answer.grant)
-        sock.send(trailer)
+        within(sock, deadline, lambda: sock.send(trailer))
         return True
 
-    def _send_reply(self, sock: socket.socket, reply: bytes, *, with_memory: bool) -> None:
+    def _send_reply(self, sock: socket.socket, reply: bytes, deadline: float, *, with_memory: bool) -> None:
         rights = array.array("i", [self._gate.region.fd]).tobytes()
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if with_memory else []
-        sock.sendmsg([reply], ancillary)
+        within(sock, deadline, lambda: sock.sendmsg([reply], ancillary))
 
 
 def _same_user(sock: socket.socket) -> bool:

@@ -7,7 +7,10 @@ underneath: a large MSG_WAITALL receive is then one system call.
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 MAX_VECTORS = 64
 """Buffers of one system call; more gain nothing."""
@@ -16,36 +19,56 @@ _TIMEVAL = struct.Struct("@ll")
 _LEAST_SECONDS = 0.001
 """A timeout of zero would mean none."""
 
+_SHORT_SECONDS = 0.1
+
+_bounds: WeakKeyDictionary[socket.socket, float] = WeakKeyDictionary()
+"""The timeout that the kernel has for each socket, in seconds; 0 is none."""
+
+Result = TypeVar("Result")
+
 
 class PeerClosedError(Exception):
     """The other side is gone in the middle of a message."""
 
 
 def bound_by(sock: socket.socket, deadline: float | None) -> None:
-    """Every receive and send from now on waits until `deadline` (monotonic) at most; None means without bound.
+    """Every receive and send from now on ends at `deadline` (monotonic) at the latest, if there is one.
 
-    Raises TimeoutError when the deadline has passed.
+    It may end earlier, with BlockingIOError: call again, with the same deadline, and go on. That leaves most calls
+    without a system call. Raises TimeoutError when the deadline has passed.
     """
-    seconds = 0.0
-    if deadline is not None:
-        seconds = deadline - time.monotonic()
-        if seconds <= 0:
-            raise TimeoutError
-        seconds = max(seconds, _LEAST_SECONDS)
+    if deadline is None:
+        return
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    if not left / 4 <= _bounds.get(sock, 0.0) <= left:
+        _set_bound(sock, max(left * 0.75 if left > _SHORT_SECONDS else left, _LEAST_SECONDS))
+
+
+def _set_bound(sock: socket.socket, seconds: float) -> None:
     value = _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+    _bounds[sock] = seconds
+
+
+def within(sock: socket.socket, deadline: float | None, call: Callable[[], Result]) -> Result:
+    """The result of one receive or send of `sock`. Raises TimeoutError, or OSError for a broken connection."""
+    while True:
+        bound_by(sock, deadline)
+        try:
+            return call()
+        except BlockingIOError:
+            _set_bound(sock, 0.0)
 
 
 def receive_into(sock: socket.socket, buffers: Sequence[memoryview], deadline: float | None) -> None:
     """Fills all buffers. Raises PeerClosedError, TimeoutError, or OSError for a broken connection."""
     rest = [buffer for buffer in buffers if buffer.nbytes]
     while rest:
-        bound_by(sock, deadline)
-        try:
-            count = sock.recvmsg_into(rest[:MAX_VECTORS], 0, socket.MSG_WAITALL)[0]
-        except BlockingIOError:
-            continue
+        vectors = rest[:MAX_VECTORS]
+        count = within(sock, deadline, partial(sock.recvmsg_into, vectors, 0, socket.MSG_WAITALL))[0]
         if count == 0:
             raise PeerClosedError
         rest = _after(rest, count)
@@ -53,20 +76,20 @@ def receive_into(sock: socket.socket, buffers: Sequence[memoryview], deadline: f
 
 def receive_exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:
     """`size` bytes; errors as of `receive_into`."""
-    data = bytearray(size)
-    receive_into(sock, [memoryview(data)], deadline)
-    return bytes(data)
+    data = within(sock, deadline, partial(sock.recv, size, socket.MSG_WAITALL)) if size else b""
+    while len(data) < size:
+        more = within(sock, deadline, partial(sock.recv, size - len(data), socket.MSG_WAITALL)) if data else b""
+        if not more:
+            raise PeerClosedError
+        data += more
+    return data
 
 
 def send_all(sock: socket.socket, buffers: Sequence[memoryview], deadline: float | None) -> None:
     """Sends all buffers. Raises TimeoutError, or OSError for a broken connection."""
     rest = [buffer for buffer in buffers if buffer.nbytes]
     while rest:
-        bound_by(sock, deadline)
-        try:
-            count = sock.sendmsg(rest[:MAX_VECTORS])
-        except BlockingIOError:
-            continue
+        count = within(sock, deadline, partial(sock.sendmsg, rest[:MAX_VECTORS]))
         rest = _after(rest, count)
 
 

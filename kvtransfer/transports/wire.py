@@ -26,6 +26,8 @@ _RANGE = struct.Struct("<IQQ")
 _REPLY = struct.Struct("<4sHHII32s")
 _TRAILER = struct.Struct("<4sHHI")
 
+_STATUSES = {status.value: status for status in ReadStatus}
+
 GREETING_BYTES = _GREETING.size
 REQUEST_BYTES = _REQUEST.size
 RANGE_BYTES = _RANGE.size
@@ -50,8 +52,8 @@ def _check(magic: bytes, version: int) -> None:
 
 def _status(number: int) -> ReadStatus:
     try:
-        return ReadStatus(number)
-    except ValueError as error:
+        return _STATUSES[number]
+    except KeyError as error:
         raise WireError(f"unknown status {number}") from error
 
 
@@ -110,7 +112,8 @@ class Request:
 
 def pack_ranges(reads: Sequence[BlockRead]) -> bytes:
     """Remote regions, offsets and lengths."""
-    return b"".join(_RANGE.pack(read.region, read.offset, read.length) for read in reads)
+    pack = _RANGE.pack
+    return b"".join([pack(region, offset, length) for region, offset, length, _ in reads])
 
 
 def unpack_ranges(data: bytes) -> list[BlockRead]:
@@ -146,6 +149,8 @@ def pack_statuses(statuses: Sequence[ReadStatus]) -> bytes:
 
 def unpack_statuses(data: bytes) -> list[ReadStatus]:
     """Raises WireError."""
+    if not any(data):
+        return [ReadStatus.OK] * len(data)
     return [_status(number) for number in data]
 
 

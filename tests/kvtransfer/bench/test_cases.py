@@ -30,7 +30,7 @@ def test_a_default_page_is_one_of_the_default_model() -> None:
 def test_a_batch_is_cut_into_pieces_that_miss_and_double_nothing() -> None:
     case = Case(180 << 10, 100)
     wanted = wanted_blocks(case, Offer(checksums=tuple(range(case.layout.count))))
-    cut = pieces(wanted)
+    cut = pieces(wanted, 2)
     assert [block for piece in cut for block in piece] == wanted
     assert len(cut) > 1
     assert all(block.checksum * case.layout.stride == block.read.offset for block in wanted)
