@@ -126,4 +126,5 @@ async def _gauges(plane: DataPlane) -> dict[str, int]:
         "handles_open": stats.handles_open,
         "leases_active": stats.leases_active,
         "transfers_active": stats.transfers_active,
+        "store_leases": stats.store_leases,
     }
