@@ -5,6 +5,7 @@ each peer gets an engine of its own; one that is given back is lent again, but n
 has met another engine, or at which something went wrong.
 """
 
+import ctypes
 import os
 import secrets
 import threading
@@ -70,6 +71,7 @@ class Engine:
         self.listen = listen
         self.has_served = False
         self._engine = _load().TransferEngine()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._engine))  # its end would take a second in which nothing runs
         self._met: dict[str, int | None] = {}
         self._engine_id = secrets.randbits(64)
         os.environ["MC_TCP_BIND_ADDRESS"] = listen
