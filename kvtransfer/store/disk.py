@@ -77,7 +77,9 @@ class DiskTier:
 
     def read(self, places: Sequence[TierPlace], *, deadline: float) -> list[int | None]:
         """See `StoreTier`."""
-        return [None if time.monotonic() >= deadline else self._read(place) for place in places]
+        checksums = [None if time.monotonic() >= deadline else self._read(place) for place in places]
+        self._mark_used([place.content_hash for place, each in zip(places, checksums, strict=True) if each is not None])
+        return checksums
 
     def write(self, pages: Sequence[TierPage], *, deadline: float) -> list[bool]:
         """See `StoreTier`. Several files at once: each waits until the disk says that it is safe."""
@@ -105,14 +107,19 @@ class DiskTier:
         try:
             checksum = self._format.read(place.content_hash, place.data)
             if checksum is not None:
-                os.utime(self._format.path(place.content_hash))
-                self.touch([place.content_hash])
                 return checksum
         except OSError as error:
             _log.warning("a KV page cannot be read", extra={"folder": str(self._folder), "error": str(error)})
         self._damaged += 1
         self._remove(place.content_hash)
         return None
+
+    def _mark_used(self, hashes: Sequence[bytes]) -> None:
+        """Later pages of a prompt count as used earlier."""
+        self.touch(hashes[::-1])
+        for content_hash in reversed(hashes):
+            with suppress(OSError):
+                os.utime(self._format.path(content_hash))
 
     def _write_files(self, pages: Sequence[TierPage], deadline: float) -> None:
         """As many as fit into the bound."""

@@ -103,6 +103,14 @@ def test_the_page_used_least_recently_makes_room(tmp_path: Path) -> None:
         assert tier.usage().bytes <= tier.usage().limit_bytes
 
 
+def test_of_pages_read_together_the_last_goes_first(tmp_path: Path) -> None:
+    with opened(tmp_path, pages=3) as tier:
+        write(tier, 1, 2, 3)
+        read(tier, 1, 2, 3)
+        write(tier, 4)
+        assert read(tier, 1, 2, 3, 4) == [1, 2, 4]
+
+
 def test_a_batch_larger_than_the_bound_keeps_the_bound(tmp_path: Path) -> None:
     with opened(tmp_path, pages=2) as tier:
         assert write(tier, 1, 2, 3) == [False, True, True]
