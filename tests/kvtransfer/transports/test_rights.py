@@ -1,6 +1,7 @@
 """Who may read what, and for how long: the same over every transport."""
 
 import asyncio
+import random
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,29 @@ async def test_an_owner_touches_blocks_no_more_once_it_has_ended_their_read(name
         assert await read(transport, key, reads) == [OK] * 4
         for index, content in enumerate(before):
             assert np.array_equal(local.view(size * index, size), content)
+
+
+async def test_bytes_that_are_said_to_be_right_are_never_those_of_the_next_prompt(name: str, tmp_path: Path) -> None:
+    """Case 9 of KV transfer: handles end at any moment of a read, and their memory is written at once by another's."""
+    size, rng = 128 << 10, random.Random(9)
+    async with rig(name, tmp_path, block_bytes=size, block_count=4) as owner:
+        transport, local = owner.reader(4 * size)
+        for number in range(60):
+            key, offsets = await owner.offer(4)
+            for offset in offsets:
+                owner.bytes_at(offset, size)[:] = number
+            reads = [block(offset, size * index, size) for index, offset in enumerate(offsets)]
+            reading = asyncio.create_task(read(transport, key, reads))
+            await asyncio.sleep(rng.random() * 0.002)
+            owner.owner.withdraw(key.handle_id, "aborted")
+            next_key, next_offsets = await owner.offer(4)
+            for offset in next_offsets:
+                owner.bytes_at(offset, size)[:] = GUARD
+            statuses = await reading
+            for wanted, status in zip(reads, statuses, strict=True):
+                assert status in {OK, EXPIRED}
+                assert status is EXPIRED or (local.view(wanted.local_offset, size) == number).all()
+            owner.owner.withdraw(next_key.handle_id, "done")
 
 
 async def test_ending_a_read_twice_says_no_the_second_time(small: Rig) -> None:
