@@ -1,11 +1,13 @@
 """From a peer's handle to pages of this engine."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import aclosing
 
 import numpy as np
 
+from decode.device_receiver import DeviceReceiver
 from halfmoon.cache.hashing import page_hashes
 from halfmoon.config import PageGeometry
 from halfmoon.engine.engine import Engine
@@ -13,6 +15,7 @@ from halfmoon.errors import TransferError
 from halfmoon.v1 import kvtransfer_pb2
 from halfmoon.wire import geometry_from_pb
 from kvtransfer import DataPlane, PullComplete, PulledBlock
+from kvtransfer.device import DevicePlane
 
 
 def check_handle(handle: kvtransfer_pb2.KvHandle, prompt: Sequence[int], salt: bytes, geometry: PageGeometry) -> None:
@@ -26,17 +29,38 @@ def check_handle(handle: kvtransfer_pb2.KvHandle, prompt: Sequence[int], salt: b
 
 
 class Receiver:
-    """Brings pulled pages into one engine."""
+    """Brings a peer's pages into one engine: from device to device where both sides can, else through the host pool."""
 
-    def __init__(self, engine: Engine, plane: DataPlane, geometry: PageGeometry) -> None:
+    def __init__(
+        self, engine: Engine, plane: DataPlane, geometry: PageGeometry, devices: DevicePlane | None = None
+    ) -> None:
         self._engine = engine
         self._plane = plane
+        self._devices = None if devices is None else DeviceReceiver(engine, devices.reader, geometry)
         self._shape, self._dtype = geometry.shape, np.dtype(geometry.dtype)
 
     async def receive(
         self, request_id: str, handle: kvtransfer_pb2.KvHandle, missing: Sequence[int], seconds: float
     ) -> PullComplete:
         """Pulls the missing pages into the engine, where the request is to be attached then. Raises TransferError."""
+        if self._devices is None or not handle.device_endpoint:
+            return await self._pull(request_id, handle, missing, seconds)
+        deadline = time.monotonic() + seconds
+        fetched = await self._devices.fetch(request_id, handle, missing, seconds)
+        if fetched.first_tokens is not None:
+            return PullComplete(fetched.first_tokens, fetched.bytes, fetched.transport, fetched.seconds)
+        rest = [page for page in missing if page not in fetched.pages]
+        complete = await self._pull(request_id, handle, rest, deadline - time.monotonic())
+        return PullComplete(
+            complete.first_tokens,
+            complete.bytes + fetched.bytes,
+            complete.transport or fetched.transport,
+            complete.seconds + fetched.seconds,
+        )
+
+    async def _pull(
+        self, request_id: str, handle: kvtransfer_pb2.KvHandle, missing: Sequence[int], seconds: float
+    ) -> PullComplete:
         async with aclosing(self._plane.pull(request_id, handle, missing, seconds)) as events:
             async for event in events:
                 if isinstance(event, PullComplete):

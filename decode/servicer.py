@@ -16,6 +16,7 @@ from halfmoon.tier import EventStream, Gate, TierParts, engine_request, seconds_
 from halfmoon.v1 import decode_pb2, decode_pb2_grpc, kvtransfer_pb2
 from halfmoon.wire import logprobs_to_pb, tokens_to_pb
 from kvtransfer import DataPlane, PullComplete
+from kvtransfer.device import DevicePlane
 
 _log = logging.getLogger(__name__)
 
@@ -26,9 +27,10 @@ Parts = TierParts[DataPlane]
 class DecodeServicer(decode_pb2_grpc.DecodeServicer):
     """Serves the requests that the gate lets in."""
 
-    def __init__(self, gate: Gate, parts: Parts) -> None:
+    def __init__(self, gate: Gate, parts: Parts, devices: DevicePlane | None = None) -> None:
         self._gate = gate
         self._parts = parts
+        self._receiver = Receiver(parts.engine, parts.plane, parts.geometry, devices)
 
     async def Generate(  # noqa: N802 - the name of the RPC
         self,
@@ -44,7 +46,7 @@ class DecodeServicer(decode_pb2_grpc.DecodeServicer):
                 check_handle(request.handle, wanted.prompt, parts.salt, parts.geometry)
             with DecodeTrace(request, task) as trace:
                 async with aclosing(
-                    _generate(parts, wanted, request.handle, seconds_left(context), trace)
+                    _generate(parts, self._receiver, wanted, request.handle, seconds_left(context), trace)
                 ) as responses:
                     async for response in responses:
                         yield response
@@ -62,7 +64,12 @@ class DecodeServicer(decode_pb2_grpc.DecodeServicer):
 
 
 async def _generate(
-    parts: Parts, request: EngineRequest, handle: kvtransfer_pb2.KvHandle, seconds: float, trace: DecodeTrace
+    parts: Parts,
+    receiver: Receiver,
+    request: EngineRequest,
+    handle: kvtransfer_pb2.KvHandle,
+    seconds: float,
+    trace: DecodeTrace,
 ) -> AsyncGenerator[decode_pb2.DecodeResponse, None]:
     events = Stream()
     moving: asyncio.Task[None] | None = None
@@ -75,7 +82,7 @@ async def _generate(
             trace.saw(event)
             if isinstance(event, Started) and moving is not None:
                 moving.cancel()
-                pull = _pull(parts, request.request_id, handle, event.missing, seconds, events)
+                pull = _pull(parts, receiver, request.request_id, handle, event.missing, seconds, events)
                 with trace.wait_for_kv(len(event.missing)).current():
                     moving = asyncio.create_task(_ending_on_error(parts, request.request_id, pull))
             response = _respond(event)
@@ -91,13 +98,13 @@ async def _generate(
 
 async def _pull(
     parts: Parts,
+    receiver: Receiver,
     request_id: str,
     handle: kvtransfer_pb2.KvHandle,
     missing: tuple[int, ...],
     seconds: float,
     events: Stream,
 ) -> None:
-    receiver = Receiver(parts.engine, parts.plane, parts.geometry)
     complete = await receiver.receive(request_id, handle, missing, seconds)
     events.put(complete)
     parts.engine.attach(request_id, complete.first_tokens)

@@ -15,6 +15,7 @@ from halfmoon.tier import EventStream, Gate, TierParts, engine_request, seconds_
 from halfmoon.v1 import kvtransfer_pb2, prefill_pb2, prefill_pb2_grpc
 from halfmoon.wire import logprobs_to_pb, tokens_to_pb
 from kvtransfer import DataPlane
+from kvtransfer.device import DevicePlane
 from prefill.publisher import Publisher, offered_blocks
 from prefill.trace import PrefillTrace
 
@@ -42,9 +43,10 @@ class _Outcome:
 class PrefillServicer(prefill_pb2_grpc.PrefillServicer):
     """Serves the requests that the gate lets in."""
 
-    def __init__(self, gate: Gate, parts: Parts) -> None:
+    def __init__(self, gate: Gate, parts: Parts, devices: DevicePlane | None = None) -> None:
         self._gate = gate
         self._parts = parts
+        self._devices = devices
 
     async def Prefill(  # noqa: N802 - the name of the RPC
         self,
@@ -57,7 +59,7 @@ class PrefillServicer(prefill_pb2_grpc.PrefillServicer):
             with PrefillTrace(request) as trace:
                 if request.publish_kv:
                     running = _run_published(
-                        self._parts, wanted, seconds_left(context), trace, handle_id=request.handle_id
+                        self._parts, self._devices, wanted, seconds_left(context), trace, handle_id=request.handle_id
                     )
                 else:
                     running = _run_alone(self._parts, wanted, trace)
@@ -96,12 +98,18 @@ async def _run_alone(
 
 
 async def _run_published(
-    parts: Parts, request: EngineRequest, seconds: float, trace: PrefillTrace, *, handle_id: bytes
+    parts: Parts,
+    devices: DevicePlane | None,
+    request: EngineRequest,
+    seconds: float,
+    trace: PrefillTrace,
+    *,
+    handle_id: bytes,
 ) -> AsyncGenerator[prefill_pb2.PrefillResponse, None]:
     blocks = offered_blocks(request.prompt, parts.salt, parts.geometry)
     trace.enter("offer", {names.KV_PAGES: len(blocks)})
     handle = await parts.plane.offer(request.request_id, blocks, seconds, handle_id)
-    publisher = Publisher(parts.plane, handle)
+    publisher = Publisher(parts.plane, handle, devices, seconds=seconds)
     outcome = _Outcome()
     events = EventStream[Event]()
     sealed = False

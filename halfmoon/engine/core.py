@@ -119,6 +119,20 @@ class EngineCore:
         job.awaited.discard(page)
         self.counters.blocks_received += 1
 
+    def deliver_array(self, request_id: str, first: int, count: int, blocks: jax.Array) -> None:
+        """Brings pages `first`.. of an ATTACH, the first `count` of `blocks` [n, *page] on the device.
+
+        Those that are not awaited are left alone.
+        """
+        job = self.jobs.get(request_id)
+        awaited = set() if job is None else job.awaited & set(range(first, first + count))
+        if job is None or not awaited:
+            return
+        numbers = range(first, first + blocks.shape[0])
+        self._runner.scatter_array([job.lead.pages[page] if page in awaited else 0 for page in numbers], blocks)
+        job.awaited -= awaited
+        self.counters.blocks_received += len(awaited)
+
     def attach(self, request_id: str, first: Items[OutputToken]) -> None:
         """Starts the choices of an ATTACH whose pages have all been delivered."""
         job = self.jobs.get(request_id)

@@ -86,6 +86,10 @@ class Engine:
         """Brings a page of an ATTACH; `block` must stay as it is until the future is done."""
         return self._call(lambda: self._core.deliver(request_id, page, block))
 
+    def deliver_array(self, request_id: str, first: int, count: int, blocks: jax.Array) -> "Future[None]":
+        """Brings pages of an ATTACH in an array on the device, see `EngineCore.deliver_array`."""
+        return self._call(lambda: self._core.deliver_array(request_id, first, count, blocks))
+
     def connect_store(self, link: StoreLink) -> None:
         """Begins to offer pages to a prefix store, and to look for them there; its sink is called like any other."""
         self._commands.put(lambda: self._core.connect_store(link))

@@ -170,6 +170,13 @@ class Runner:
             self._caches = self._programs["scatter", len(padded)](self._caches, padded, stacked)
             start += len(part)
 
+    def scatter_array(self, pages: Pages, blocks: jax.Array) -> None:
+        """As `scatter_pages`, from an array on the device as `gather_pages` gives it; page 0 takes what is not wanted.
+
+        There are as many `pages` as `blocks`, one of the bucket table's numbers.
+        """
+        self._caches = self._programs["scatter", len(pages)](self._caches, np.array(pages, np.int32), blocks)
+
     def copy_page(self, source: int, target: int) -> None:
         """Copies one page of all layers."""
         self._caches = self._programs["copy"](self._caches, np.int32(source), np.int32(target))

@@ -23,29 +23,32 @@ _sym_db = _symbol_database.Default()
 
 
 from halfmoon.v1 import common_pb2 as halfmoon_dot_v1_dot_common__pb2
+from halfmoon.v1 import kvtransfer_pb2 as halfmoon_dot_v1_dot_kvtransfer__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n halfmoon/v1/devicetransfer.proto\x12\x0bhalfmoon.v1\x1a\x18halfmoon/v1/common.proto\"`\n\x0c\x44\x65viceLayout\x12+\n\x08geometry\x18\x01 \x01(\x0b\x32\x19.halfmoon.v1.PageGeometry\x12\x0e\n\x06shards\x18\x02 \x01(\r\x12\x13\n\x0bpage_counts\x18\x03 \x03(\r\"g\n\x0c\x46\x65tchRequest\x12&\n\x04open\x18\x01 \x01(\x0b\x32\x16.halfmoon.v1.FetchOpenH\x00\x12&\n\x04\x64one\x18\x02 \x01(\x0b\x32\x16.halfmoon.v1.FetchDoneH\x00\x42\x07\n\x05\x65vent\"\xac\x01\n\tFetchOpen\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x1c\n\x14\x65xpected_incarnation\x18\x02 \x01(\x06\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12)\n\x06layout\x18\x04 \x01(\x0b\x32\x19.halfmoon.v1.DeviceLayout\x12\x11\n\thandle_id\x18\x05 \x01(\x0c\x12\x15\n\rblock_indices\x18\x06 \x03(\r\"\x1d\n\tFetchDone\x12\x10\n\x08grant_id\x18\x01 \x01(\x06\"p\n\rFetchResponse\x12,\n\x07welcome\x18\x01 \x01(\x0b\x32\x19.halfmoon.v1.FetchWelcomeH\x00\x12(\n\x05grant\x18\x02 \x01(\x0b\x32\x17.halfmoon.v1.FetchGrantH\x00\x42\x07\n\x05\x65vent\"r\n\x0c\x46\x65tchWelcome\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\x12)\n\x06layout\x18\x03 \x01(\x0b\x32\x19.halfmoon.v1.DeviceLayout\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\"b\n\nFetchGrant\x12\x10\n\x08grant_id\x18\x01 \x01(\x06\x12\x13\n\x0b\x66irst_block\x18\x02 \x01(\r\x12\r\n\x05pages\x18\x03 \x01(\r\x12\x0e\n\x06hashes\x18\x04 \x03(\x06\x12\x0e\n\x06ttl_ms\x18\x05 \x01(\r2T\n\x0e\x44\x65viceTransfer\x12\x42\n\x05\x46\x65tch\x12\x19.halfmoon.v1.FetchRequest\x1a\x1a.halfmoon.v1.FetchResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n halfmoon/v1/devicetransfer.proto\x12\x0bhalfmoon.v1\x1a\x18halfmoon/v1/common.proto\x1a\x1chalfmoon/v1/kvtransfer.proto\"`\n\x0c\x44\x65viceLayout\x12+\n\x08geometry\x18\x01 \x01(\x0b\x32\x19.halfmoon.v1.PageGeometry\x12\x0e\n\x06shards\x18\x02 \x01(\r\x12\x13\n\x0bpage_counts\x18\x03 \x03(\r\"\x97\x01\n\x0c\x46\x65tchRequest\x12&\n\x04open\x18\x01 \x01(\x0b\x32\x16.halfmoon.v1.FetchOpenH\x00\x12&\n\x04\x64one\x18\x02 \x01(\x0b\x32\x16.halfmoon.v1.FetchDoneH\x00\x12.\n\x08\x63omplete\x18\x03 \x01(\x0b\x32\x1a.halfmoon.v1.FetchCompleteH\x00\x42\x07\n\x05\x65vent\"\xac\x01\n\tFetchOpen\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x1c\n\x14\x65xpected_incarnation\x18\x02 \x01(\x06\x12\x19\n\x11model_fingerprint\x18\x03 \x01(\t\x12)\n\x06layout\x18\x04 \x01(\x0b\x32\x19.halfmoon.v1.DeviceLayout\x12\x11\n\thandle_id\x18\x05 \x01(\x0c\x12\x15\n\rblock_indices\x18\x06 \x03(\r\"\x1d\n\tFetchDone\x12\x10\n\x08grant_id\x18\x01 \x01(\x06\"\x0f\n\rFetchComplete\"\x95\x01\n\rFetchResponse\x12,\n\x07welcome\x18\x01 \x01(\x0b\x32\x19.halfmoon.v1.FetchWelcomeH\x00\x12(\n\x05grant\x18\x02 \x01(\x0b\x32\x17.halfmoon.v1.FetchGrantH\x00\x12#\n\x04seal\x18\x03 \x01(\x0b\x32\x13.halfmoon.v1.KvSealH\x00\x42\x07\n\x05\x65vent\"r\n\x0c\x46\x65tchWelcome\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\x12)\n\x06layout\x18\x03 \x01(\x0b\x32\x19.halfmoon.v1.DeviceLayout\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\"b\n\nFetchGrant\x12\x10\n\x08grant_id\x18\x01 \x01(\x06\x12\x13\n\x0b\x66irst_block\x18\x02 \x01(\r\x12\r\n\x05pages\x18\x03 \x01(\r\x12\x0e\n\x06hashes\x18\x04 \x03(\x06\x12\x0e\n\x06ttl_ms\x18\x05 \x01(\r2T\n\x0e\x44\x65viceTransfer\x12\x42\n\x05\x46\x65tch\x12\x19.halfmoon.v1.FetchRequest\x1a\x1a.halfmoon.v1.FetchResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'halfmoon.v1.devicetransfer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DEVICELAYOUT']._serialized_start=75
-  _globals['_DEVICELAYOUT']._serialized_end=171
-  _globals['_FETCHREQUEST']._serialized_start=173
-  _globals['_FETCHREQUEST']._serialized_end=276
-  _globals['_FETCHOPEN']._serialized_start=279
-  _globals['_FETCHOPEN']._serialized_end=451
-  _globals['_FETCHDONE']._serialized_start=453
-  _globals['_FETCHDONE']._serialized_end=482
-  _globals['_FETCHRESPONSE']._serialized_start=484
-  _globals['_FETCHRESPONSE']._serialized_end=596
-  _globals['_FETCHWELCOME']._serialized_start=598
-  _globals['_FETCHWELCOME']._serialized_end=712
-  _globals['_FETCHGRANT']._serialized_start=714
-  _globals['_FETCHGRANT']._serialized_end=812
-  _globals['_DEVICETRANSFER']._serialized_start=814
-  _globals['_DEVICETRANSFER']._serialized_end=898
+  _globals['_DEVICELAYOUT']._serialized_start=105
+  _globals['_DEVICELAYOUT']._serialized_end=201
+  _globals['_FETCHREQUEST']._serialized_start=204
+  _globals['_FETCHREQUEST']._serialized_end=355
+  _globals['_FETCHOPEN']._serialized_start=358
+  _globals['_FETCHOPEN']._serialized_end=530
+  _globals['_FETCHDONE']._serialized_start=532
+  _globals['_FETCHDONE']._serialized_end=561
+  _globals['_FETCHCOMPLETE']._serialized_start=563
+  _globals['_FETCHCOMPLETE']._serialized_end=578
+  _globals['_FETCHRESPONSE']._serialized_start=581
+  _globals['_FETCHRESPONSE']._serialized_end=730
+  _globals['_FETCHWELCOME']._serialized_start=732
+  _globals['_FETCHWELCOME']._serialized_end=846
+  _globals['_FETCHGRANT']._serialized_start=848
+  _globals['_FETCHGRANT']._serialized_end=946
+  _globals['_DEVICETRANSFER']._serialized_start=948
+  _globals['_DEVICETRANSFER']._serialized_end=1032
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from halfmoon.v1 import common_pb2 as _common_pb2
+from halfmoon.v1 import kvtransfer_pb2 as _kvtransfer_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -59,6 +60,7 @@ class FetchRequest(_message.Message):
 
     OPEN_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def open(self) -> Global___FetchOpen:
         """open is the first message."""
@@ -67,17 +69,22 @@ class FetchRequest(_message.Message):
     def done(self) -> Global___FetchDone:
         """done returns a grant."""
 
+    @_builtins.property
+    def complete(self) -> Global___FetchComplete:
+        """complete is the last message."""
+
     def __init__(
         self,
         *,
         open: Global___FetchOpen | None = ...,
         done: Global___FetchDone | None = ...,
+        complete: Global___FetchComplete | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "event", b"event", "open", b"open"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "done", b"done", "event", b"event", "open", b"open"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "event", b"event", "open", b"open"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "done", b"done", "event", b"event", "open", b"open"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["open", "done"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["open", "done", "complete"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -109,7 +116,7 @@ class FetchOpen(_message.Message):
 
     @_builtins.property
     def block_indices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """block_indices are the blocks wanted, ascending. At least one."""
+        """block_indices are the blocks wanted, ascending. Empty means the seal alone."""
 
     def __init__(
         self,
@@ -152,11 +159,29 @@ class FetchDone(_message.Message):
 Global___FetchDone: _TypeAlias = FetchDone  # noqa: Y015
 
 @_typing.final
+class FetchComplete(_message.Message):
+    """The reader has all pages and the seal: nobody needs to keep them for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchComplete: _TypeAlias = FetchComplete  # noqa: Y015
+
+@_typing.final
 class FetchResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WELCOME_FIELD_NUMBER: _builtins.int
     GRANT_FIELD_NUMBER: _builtins.int
+    SEAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___FetchWelcome:
         """welcome is the first message."""
@@ -165,17 +190,22 @@ class FetchResponse(_message.Message):
     def grant(self) -> Global___FetchGrant:
         """grant follows, once for each array that holds a wanted block."""
 
+    @_builtins.property
+    def seal(self) -> _kvtransfer_pb2.KvSeal:
+        """seal is the last message."""
+
     def __init__(
         self,
         *,
         welcome: Global___FetchWelcome | None = ...,
         grant: Global___FetchGrant | None = ...,
+        seal: _kvtransfer_pb2.KvSeal | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "grant", b"grant", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "grant", b"grant", "seal", b"seal", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "grant", b"grant", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "grant", b"grant", "seal", b"seal", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["welcome", "grant"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["welcome", "grant", "seal"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 

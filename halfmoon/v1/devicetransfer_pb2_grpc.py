@@ -48,8 +48,8 @@ class DeviceTransferServicer:
 
     def Fetch(self, request_iterator, context):
         """Fetch grants the pages of a handle one array after the other, as they are computed. The stream is the lease: the
-        owner keeps what it has granted until the reader is done with it, the stream ends, or the grant runs out. The owner
-        ends the stream when the reader is done with all that it asked for.
+        owner keeps what it has granted until the reader is done with it or the grant runs out. The seal follows when the
+        reader is done with all that it asked for; the owner ends the stream when the reader says that it has everything.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

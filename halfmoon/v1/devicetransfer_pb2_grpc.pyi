@@ -35,8 +35,8 @@ class DeviceTransferStub:
     def __new__(cls, channel: _aio.Channel) -> DeviceTransferAsyncStub: ...
     Fetch: _grpc.StreamStreamMultiCallable[_devicetransfer_pb2.FetchRequest, _devicetransfer_pb2.FetchResponse]
     """Fetch grants the pages of a handle one array after the other, as they are computed. The stream is the lease: the
-    owner keeps what it has granted until the reader is done with it, the stream ends, or the grant runs out. The owner
-    ends the stream when the reader is done with all that it asked for.
+    owner keeps what it has granted until the reader is done with it or the grant runs out. The seal follows when the
+    reader is done with all that it asked for; the owner ends the stream when the reader says that it has everything.
     """
 
 @_typing.type_check_only
@@ -46,8 +46,8 @@ class DeviceTransferAsyncStub(DeviceTransferStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Fetch: _aio.StreamStreamMultiCallable[_devicetransfer_pb2.FetchRequest, _devicetransfer_pb2.FetchResponse]  # type: ignore[assignment]
     """Fetch grants the pages of a handle one array after the other, as they are computed. The stream is the lease: the
-    owner keeps what it has granted until the reader is done with it, the stream ends, or the grant runs out. The owner
-    ends the stream when the reader is done with all that it asked for.
+    owner keeps what it has granted until the reader is done with it or the grant runs out. The seal follows when the
+    reader is done with all that it asked for; the owner ends the stream when the reader says that it has everything.
     """
 
 class DeviceTransferServicer(metaclass=_abc_1.ABCMeta):
@@ -60,8 +60,8 @@ class DeviceTransferServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_devicetransfer_pb2.FetchResponse], _abc.AsyncIterator[_devicetransfer_pb2.FetchResponse]]:
         """Fetch grants the pages of a handle one array after the other, as they are computed. The stream is the lease: the
-        owner keeps what it has granted until the reader is done with it, the stream ends, or the grant runs out. The owner
-        ends the stream when the reader is done with all that it asked for.
+        owner keeps what it has granted until the reader is done with it or the grant runs out. The seal follows when the
+        reader is done with all that it asked for; the owner ends the stream when the reader says that it has everything.
         """
 
 def add_DeviceTransferServicer_to_server(servicer: DeviceTransferServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -39,6 +39,7 @@ class Granting:
         self._deadline = deadline
         self._held: set[int] = set()
         self._left = False
+        self._complete = False
         self._changed = asyncio.Event()
 
     def look(self) -> None:
@@ -48,6 +49,8 @@ class Granting:
     async def listen(self, requests: AsyncIterator[pb.FetchRequest]) -> None:
         """Takes back what the reader returns, until it says no more."""
         async for request in requests:
+            if request.HasField("complete"):
+                self._complete = True
             self._link.returned(request.done.grant_id)
             self._held.discard(request.done.grant_id)
             self._changed.set()
@@ -55,7 +58,7 @@ class Granting:
         self._changed.set()
 
     async def grants(self) -> AsyncGenerator[pb.FetchGrant, None]:
-        """One for each array, as pages are complete; ends when the reader has returned all.
+        """One for each array, as pages are complete; ends when the reader has returned all, and the seal is known.
 
         Raises LeaseExpiredError when the handle ends, DeadlineError at the deadline, TransferError when the reader has
         left.
@@ -68,7 +71,11 @@ class Granting:
             part = self.entry.find(block)
             granted = part.end
             yield await self._grant(part)
-        await self._wait(lambda: not self._held)
+        await self._wait(lambda: not self._held and self.entry.seal is not None)
+
+    async def until_complete(self) -> None:
+        """Returns when the reader says that it has everything. Raises as `grants` does."""
+        await self._wait(lambda: self._complete)
 
     def _grantable(self, block: int) -> bool:
         return block < self.entry.ready and len(self._held) < self._spec.window

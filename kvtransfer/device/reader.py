@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from jax import Array
 from jax.errors import JaxRuntimeError
 
 from halfmoon.errors import DeadlineError, StaleIncarnationError, TransferError
+from halfmoon.request import OutputToken
 from halfmoon.rpc import error_from_rpc, open_channel
 from halfmoon.v1 import devicetransfer_pb2 as pb
 from halfmoon.v1 import devicetransfer_pb2_grpc as rpc
 from halfmoon.v1 import kvtransfer_pb2
+from halfmoon.wire import token_from_pb
 from kvtransfer.device.arrival import Arrivals
 from kvtransfer.device.block_hash import hash_values
 from kvtransfer.device.layout import common_pieces, layout_from_pb, layout_to_pb
@@ -37,8 +40,18 @@ class FetchedPages:
     blocks: Array
 
 
+@dataclass(frozen=True, slots=True)
+class FetchedSeal:
+    """Everything is here and the owner keeps nothing; `first_tokens` has one token for each choice, or none."""
+
+    first_tokens: tuple[OutputToken, ...]
+
+
 class DeviceReader:
-    """Belongs to one event loop. Several fetches may run at once."""
+    """Belongs to one event loop. Several fetches may run at once.
+
+    `bytes_read` counts what arrived, padding included; `fetches_ended` counts fetches by "COMPLETE" and "FAILED".
+    """
 
     def __init__(self, spec: DeviceSpec, link: DeviceLink, placement: Placement) -> None:
         self._spec = spec
@@ -46,6 +59,8 @@ class DeviceReader:
         self._placement = placement
         self._arrivals = Arrivals()
         self._active = 0
+        self.bytes_read = 0
+        self.fetches_ended: Counter[str] = Counter()
 
     @property
     def fetch_count(self) -> int:
@@ -62,28 +77,46 @@ class DeviceReader:
         handle: kvtransfer_pb2.KvHandle,
         wanted: Sequence[int],
         timeout: float,  # noqa: ASYNC109
-    ) -> AsyncGenerator[FetchedPages, None]:
-        """Yields arrays that hold the blocks `wanted`, ascending, as they become ready, in `timeout` seconds.
+    ) -> AsyncGenerator[FetchedPages | FetchedSeal, None]:
+        """Yields arrays that hold the blocks `wanted`, ascending, as they become ready, and the seal at the end.
 
-        What was yielded stands, whatever comes after. Raises IncompatibleError with both sides named when the pages can
-        never be taken from there, and another HalfmoonError at any doubt: then the rest has to come in another way.
+        All of it takes at most `timeout` seconds. No index means the seal alone. What was yielded stands, whatever
+        comes after. Raises IncompatibleError with both sides named when pages can never be taken from there, and
+        another HalfmoonError at any doubt: then the rest has to come in another way.
         Close the iterator (`contextlib.aclosing`) when leaving early.
         """
         deadline = time.monotonic() + timeout
-        missing = set(wanted)
         self._active += 1
+        state = "FAILED"
         try:
             async with self._opened(handle, wanted, timeout) as (call, welcome):
-                pieces = self._check(welcome, handle)
-                while missing and (grant := await _next_grant(call)) is not None:
-                    pages = await self._pull(welcome.address, grant, len(handle.blocks), pieces, deadline)
-                    await _say(call, pb.FetchRequest(done=pb.FetchDone(grant_id=grant.grant_id)))
-                    missing.difference_update(range(pages.first, pages.first + pages.count))
+                async for pages in self._pages(call, welcome, handle, set(wanted), deadline):
                     yield pages
+                seal = await _sealed(call)
+            state = "COMPLETE"
         finally:
             self._active -= 1
-        if missing:
-            raise TransferError(f"the owner ended the fetch with {len(missing)} blocks missing")
+            self.fetches_ended[state] += 1
+        yield seal
+
+    async def _pages(
+        self,
+        call: FetchCall,
+        welcome: pb.FetchWelcome,
+        handle: kvtransfer_pb2.KvHandle,
+        missing: set[int],
+        deadline: float,
+    ) -> AsyncGenerator[FetchedPages, None]:
+        pieces = self._check(welcome, handle)
+        while missing:
+            response = await _read(call)
+            if response is None or not response.HasField("grant"):
+                raise TransferError(f"the owner grants no more, with {len(missing)} blocks missing")
+            pages = await self._pull(welcome.address, response.grant, len(handle.blocks), pieces, deadline)
+            await _say(call, pb.FetchRequest(done=pb.FetchDone(grant_id=response.grant.grant_id)))
+            missing.difference_update(range(pages.first, pages.first + pages.count))
+            self.bytes_read += pages.blocks.nbytes
+            yield pages
 
     @asynccontextmanager
     async def _opened(
@@ -103,8 +136,6 @@ class DeviceReader:
             try:
                 await _say(call, pb.FetchRequest(open=opening))
                 yield call, await self._welcome(call)
-                await call.done_writing()
-                await _finished(call)
             finally:
                 call.cancel()
 
@@ -156,14 +187,15 @@ class DeviceReader:
         return blocks
 
 
-async def _next_grant(call: FetchCall) -> pb.FetchGrant | None:
-    """None when the owner has ended the fetch."""
+async def _sealed(call: FetchCall) -> FetchedSeal:
+    """The seal, after the owner has heard that everything is here."""
     response = await _read(call)
-    if response is None:
-        return None
-    if not response.HasField("grant"):
-        raise TransferError("the owner of the pages sent something else than a grant")
-    return response.grant
+    if response is None or not response.HasField("seal"):
+        raise TransferError("the owner of the pages does not seal them")
+    await _say(call, pb.FetchRequest(complete=pb.FetchComplete()))
+    if await _read(call) is not None:
+        raise TransferError("the owner of the pages goes on after their seal")
+    return FetchedSeal(tuple(token_from_pb(token) for token in response.seal.first_tokens))
 
 
 async def _read(call: FetchCall) -> pb.FetchResponse | None:
@@ -179,9 +211,3 @@ async def _say(call: FetchCall, request: pb.FetchRequest) -> None:
     """A call that has ended takes no more: how it ended is what the next read says."""
     with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
         await call.write(request)
-
-
-async def _finished(call: FetchCall) -> None:
-    """Lets the owner end the stream, so that it drops the handle at once."""
-    while await _read(call) is not None:
-        raise TransferError("the owner of the pages goes on after the last page")

@@ -42,17 +42,13 @@ class Shelved(Generic[Blocks]):
     expires: float
     parts: list[Part[Blocks]] = field(default_factory=list)
     readers: int = 0
+    seal: bytes | None = None
     failure: str = ""
 
     @property
     def ready(self) -> int:
         """Complete blocks, from the front."""
         return self.parts[-1].end if self.parts else 0
-
-    @property
-    def complete(self) -> bool:
-        """Whether all blocks are here."""
-        return self.ready == self.block_count
 
     @property
     def nbytes(self) -> int:
@@ -67,7 +63,7 @@ class Shelved(Generic[Blocks]):
 class Shelf(Generic[Blocks]):
     """Belongs to one thread. Past `max_bytes` what is longest here unread goes first, then what was to be added.
 
-    An entry lives until it is dropped or runs out: an incomplete one at the time that it was opened for, a complete one
+    An entry lives until it is dropped or runs out: an unsealed one at the time that it was opened for, a sealed one
     after `lease` seconds in which nobody read it (`take` to `give_back`). `on_change` is called with an entry that
     readers should look at.
     """
@@ -94,7 +90,7 @@ class Shelf(Generic[Blocks]):
             raise InvalidRequestError(f"handle {handle_label(handle_id)} is on the shelf already")
         self._entries[handle_id] = Shelved(handle_id, block_count, expires)
 
-    def add(self, handle_id: bytes, parts: Sequence[Part[Blocks]], now: float) -> None:
+    def add(self, handle_id: bytes, parts: Sequence[Part[Blocks]]) -> None:
         """The next blocks of a handle; nothing happens when it has ended meanwhile, or ends for lack of room."""
         entry = self._entries.get(handle_id)
         if entry is None:
@@ -106,8 +102,15 @@ class Shelf(Generic[Blocks]):
                 self._end(entry, "no room for more pages")
                 return
             entry.parts.append(part)
-        self._extend(entry, now)
         self._on_change(entry)
+
+    def seal(self, handle_id: bytes, seal: bytes, now: float) -> None:
+        """Completes a handle; its lease starts. Nothing happens when it has ended meanwhile."""
+        entry = self._entries.get(handle_id)
+        if entry is not None:
+            entry.seal = seal
+            self._extend(entry, now)
+            self._on_change(entry)
 
     def drop(self, handle_id: bytes, reason: str) -> None:
         """Ends a handle; readers are told why. Idempotent."""
@@ -124,14 +127,14 @@ class Shelf(Generic[Blocks]):
         return entry
 
     def give_back(self, entry: Shelved[Blocks], now: float) -> None:
-        """Ends a read; the lease of a complete entry runs anew."""
+        """Ends a read; the lease of a sealed entry runs anew."""
         entry.readers -= 1
         self._extend(entry, now)
 
     def expire(self, now: float) -> None:
         """Ends what nobody has read in its time; to be called often."""
         for entry in list(self._entries.values()):
-            if now >= entry.expires and not (entry.readers and entry.complete):
+            if now >= entry.expires and not (entry.readers and entry.seal is not None):
                 self._end(entry, "the lease ran out")
 
     def close(self) -> None:
@@ -140,7 +143,7 @@ class Shelf(Generic[Blocks]):
             self._end(entry, "the worker stops")
 
     def _extend(self, entry: Shelved[Blocks], now: float) -> None:
-        if entry.complete:
+        if entry.seal is not None:
             entry.expires = now + self._lease
 
     def _make_room(self, wanted: int, for_entry: Shelved[Blocks]) -> bool:

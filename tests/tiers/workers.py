@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
+import jax
 
 from decode import DecodeServicer
 from halfmoon.engine.core import EngineCore
@@ -20,11 +21,13 @@ from halfmoon.v1 import (
     common_pb2,
     decode_pb2,
     decode_pb2_grpc,
+    devicetransfer_pb2_grpc,
     kvtransfer_pb2,
     prefill_pb2,
     prefill_pb2_grpc,
 )
 from kvtransfer import DataPlane, PlaneSpec
+from kvtransfer.device import DeviceLayout, DevicePlane, DeviceSpec, Placement
 from kvtransfer.paging import PageStore, ReusablePages
 from prefill import PrefillServicer
 from tests.engine.small import END_ID, SALT
@@ -51,6 +54,7 @@ class TestWorker:
     decode: "decode_pb2_grpc.DecodeAsyncStub"
     address: str
     store: PageStore | None = None
+    devices: DevicePlane | None = None
 
     async def assert_at_rest(self, seconds: float = 5.0) -> None:
         """Fails unless everything is given back within so many seconds."""
@@ -72,6 +76,7 @@ class TestWorker:
             "transfers": stats.transfers_active,
             "leases of stored pages": stats.store_leases,
             "searches": self.store.searches if self.store else 0,
+            **(self.devices.gauges if self.devices else {}),
         }
         return {name: value for name, value in gauges.items() if value}
 
@@ -87,6 +92,7 @@ async def worker(
     telemetry: TelemetrySettings = _NO_TELEMETRY,
     store_blocks: int = 0,
     disk_folder: Path | None = None,
+    with_devices: bool = False,
 ) -> AsyncIterator[TestWorker]:
     """A worker with its own engine and data plane; ends with everything at rest."""
     geometry = runner.config.geometry
@@ -108,13 +114,17 @@ async def worker(
     plane = await DataPlane.start(spec)
     server = GrpcServer()
     parts = TierParts(engine, plane, geometry, SALT, VOCABULARY)
-    server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, PrefillServicer(gate, parts), "halfmoon.v1.Prefill")
-    server.add(decode_pb2_grpc.add_DecodeServicer_to_server, DecodeServicer(gate, parts), "halfmoon.v1.Decode")
+    devices = await _device_plane(runner, spec, server) if with_devices else None
+    prefill = PrefillServicer(gate, parts, devices)
+    server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, prefill, "halfmoon.v1.Prefill")
+    server.add(decode_pb2_grpc.add_DecodeServicer_to_server, DecodeServicer(gate, parts, devices), "halfmoon.v1.Decode")
     store = PageStore(engine, plane, geometry, ReusablePages()) if store_blocks else None
     engine.start()
     await server.start()
     gate.state = WorkerState.READY
     address = f"127.0.0.1:{server.port}"
+    if devices is not None:
+        devices.endpoint = address
     try:
         async with open_channel(address) as channel:
             yield TestWorker(
@@ -126,13 +136,27 @@ async def worker(
                 decode_pb2_grpc.DecodeStub(channel),
                 address,
                 store,
+                devices,
             )
     finally:
         await server.stop(0)
+        if devices is not None:
+            await devices.close()
         if store is not None:
             await store.close()
         await plane.close()
         assert await asyncio.to_thread(engine.stop, 10.0)
+
+
+async def _device_plane(runner: Runner, spec: PlaneSpec, server: GrpcServer) -> DevicePlane:
+    layout = DeviceLayout(spec.geometry, shards=1, page_counts=runner.config.buckets.moved_pages)
+    placement = Placement(layout, jax.local_devices())
+    placement.warm_up()
+    device_spec = DeviceSpec(spec.worker_id, spec.incarnation, spec.fingerprint, layout, lease_seconds=1.0)
+    devices = await DevicePlane.start(device_spec, placement, spec.host)
+    add = devicetransfer_pb2_grpc.add_DeviceTransferServicer_to_server
+    server.add(add, devices.owner, "halfmoon.v1.DeviceTransfer")
+    return devices
 
 
 def sampling(max_tokens: int = 8, **fields: object) -> common_pb2.SamplingParams:

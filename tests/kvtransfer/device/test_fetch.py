@@ -27,6 +27,8 @@ async def test_blocks_arrive_bit_for_bit_on_all_devices_of_the_reader(
     handle = await source.offer(7, counts=[4, 2, 1])
     got = await target.fetch(handle, range(7))
     assert got["sums"] == checksums(handle, GEOMETRY, range(7))
+    assert got["tokens"] == [42]
+    assert (await source.do("taken", handle=handle.handle_id.hex()))["taken"]
     assert got["devices"] == list(range(reader))
     await source.assert_at_rest()
     await target.assert_at_rest()
@@ -39,6 +41,7 @@ async def test_pages_are_fetched_while_later_ones_are_still_computed(by_shards: 
     for first, count in ((1, 4), (5, 1)):
         await asyncio.sleep(0.1)
         await source.do("add", handle=handle.handle_id.hex(), first=first, counts=[count])
+    await source.do("seal", handle=handle.handle_id.hex())
     assert (await target.answer())["sums"] == checksums(handle, GEOMETRY, range(6))
     await source.assert_at_rest()
 

@@ -71,11 +71,13 @@ async def test_a_grant_that_runs_out_is_an_error_and_is_let_go(owner: Worker, re
     await owner.until_waiting()
     reader.signal(signal.SIGSTOP)
     await owner.do("add", handle=handle.handle_id.hex(), first=1, counts=[1])
+    await owner.do("seal", handle=handle.handle_id.hex())
     await asyncio.sleep(2.0)
     reader.signal(signal.SIGCONT)
     got = await reader.answer()
     assert got["error"] in {"TransferError", "DeadlineError"}
     assert got["sums"] == checksums(handle, GEOMETRY, [0])
+    assert not (await owner.do("taken", handle=handle.handle_id.hex()))["taken"]
     await reader.assert_at_rest()
     await owner.assert_at_rest()
 
@@ -93,6 +95,7 @@ async def test_a_handle_that_ends_under_its_reader_says_why(owner: Worker, reade
 
 async def test_a_handle_that_nobody_reads_ends_with_its_lease(owner: Worker, reader: Worker) -> None:
     handle = await owner.offer(1, counts=[1])
+    assert not (await owner.do("taken", handle=handle.handle_id.hex()))["taken"]
     await owner.assert_at_rest()
     assert (await reader.fetch(handle, [0]))["error"] == "LeaseExpiredError"
 

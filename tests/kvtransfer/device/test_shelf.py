@@ -23,8 +23,8 @@ class Kept:
         self.failures: list[str] = []
         self.shelf: Shelf[Pages] = Shelf(100, 10.0, self._changed)
 
-    def add(self, handle_id: bytes, first: int, size: int, now: float = 0.0) -> None:
-        self.shelf.add(handle_id, [Part(first, 1, Pages(size))], now)
+    def add(self, handle_id: bytes, first: int, size: int) -> None:
+        self.shelf.add(handle_id, [Part(first, 1, Pages(size))])
 
     def _changed(self, entry: Shelved[Pages]) -> None:
         if entry.failure:
@@ -34,13 +34,13 @@ class Kept:
 def test_blocks_are_found_by_number_once_they_are_there() -> None:
     kept = Kept()
     kept.shelf.open(A, 5, expires=1.0)
-    kept.shelf.add(A, [Part(0, 4, Pages(40)), Part(4, 1, Pages(10))], 0.0)
+    kept.shelf.add(A, [Part(0, 4, Pages(40)), Part(4, 1, Pages(10))])
     entry = kept.shelf.take(A)
-    assert (entry.ready, entry.complete, kept.shelf.nbytes) == (5, True, 50)
+    assert (entry.ready, kept.shelf.nbytes) == (5, 50)
     assert [entry.find(block).first for block in range(5)] == [0, 0, 0, 0, 4]
 
 
-def test_an_incomplete_handle_ends_at_its_time_even_while_it_is_read() -> None:
+def test_an_unsealed_handle_ends_at_its_time_even_while_it_is_read() -> None:
     kept = Kept()
     kept.shelf.open(A, 2, expires=5.0)
     kept.add(A, 0, 10)
@@ -51,10 +51,11 @@ def test_an_incomplete_handle_ends_at_its_time_even_while_it_is_read() -> None:
     assert (kept.shelf.handle_count, kept.shelf.nbytes, kept.failures) == (0, 0, ["the lease ran out"])
 
 
-def test_the_lease_of_a_complete_handle_runs_while_nobody_reads_it() -> None:
+def test_the_lease_of_a_sealed_handle_runs_while_nobody_reads_it() -> None:
     kept = Kept()
     kept.shelf.open(A, 1, expires=5.0)
-    kept.add(A, 0, 10, now=4.0)
+    kept.add(A, 0, 10)
+    kept.shelf.seal(A, b"seal", 4.0)
     entry = kept.shelf.take(A)
     kept.shelf.expire(100.0)
     kept.shelf.give_back(entry, 100.0)

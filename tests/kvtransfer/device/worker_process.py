@@ -19,10 +19,11 @@ from jax import Array
 from halfmoon.config import PageGeometry
 from halfmoon.errors import HalfmoonError
 from halfmoon.kernels.kv_pages.sharding import blocks_sharding, tensor_mesh
+from halfmoon.request import OutputToken
 from halfmoon.rpc import GrpcServer
 from halfmoon.v1 import devicetransfer_pb2_grpc, kvtransfer_pb2
 from kvtransfer import block_checksum
-from kvtransfer.device import DeviceLayout, DeviceLink, DeviceOwner, DeviceReader, DeviceSpec, Placement
+from kvtransfer.device import DeviceLayout, DeviceLink, DeviceOwner, DeviceReader, DeviceSpec, FetchedSeal, Placement
 
 Answer = Mapping[str, object]
 
@@ -77,6 +78,13 @@ class Worker:
         self.owner.add(bytes.fromhex(handle), first, arrays)
         return {}
 
+    async def seal(self, handle: str) -> Answer:
+        self.owner.seal(bytes.fromhex(handle), [OutputToken(choice=0, position=0, token_id=42)])
+        return {}
+
+    async def taken(self, handle: str) -> Answer:
+        return {"taken": await self.owner.taken(bytes.fromhex(handle))}
+
     async def drop(self, handle: str) -> Answer:
         self.owner.drop(bytes.fromhex(handle), "dropped")
         return {}
@@ -100,6 +108,9 @@ class Worker:
         try:
             async with aclosing(self._reader.fetch(message, wanted, timeout)) as fetched:
                 async for pages in fetched:
+                    if isinstance(pages, FetchedSeal):
+                        outcome = {"tokens": [token.token_id for token in pages.first_tokens]}
+                        continue
                     devices |= {device.id for device in pages.blocks.devices()}
                     sums |= {pages.first + at: _checksum(pages.blocks, at) for at in range(pages.count)}
         except HalfmoonError as error:

@@ -60,10 +60,12 @@ class Worker:
         os.kill(self.process.pid, number)
 
     async def offer(self, blocks: int, *, counts: Sequence[int] = (), seconds: float = 30.0) -> kvtransfer_pb2.KvHandle:
-        """A handle; of its blocks as many are complete as `counts` says, in arrays of so many."""
+        """A handle; of its blocks as many are complete as `counts` says, in arrays of so many. Sealed when all are."""
         handle_id = secrets.token_bytes(16)
         await self.do("open", handle=handle_id.hex(), blocks=blocks, seconds=seconds)
         await self.do("add", handle=handle_id.hex(), first=0, counts=list(counts))
+        if sum(counts) == blocks:
+            await self.do("seal", handle=handle_id.hex())
         return kvtransfer_pb2.KvHandle(
             handle_id=handle_id,
             owner_incarnation=self.incarnation,
