@@ -1,5 +1,6 @@
 """Pages with contents that follow from their hashes, and what an engine does with them."""
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 
@@ -46,3 +47,12 @@ async def get(plane: DataPlane, *numbers: int, timeout: float = 5.0) -> int:  # 
         assert np.array_equal(plane.block(offset), content(content_hash))
     assert await plane.store.release(lease)
     return len(lease.offsets)
+
+
+async def saved(plane: DataPlane, count: int) -> None:
+    """Returns when the disk has so many pages; fails the test when it has not in ten seconds."""
+    for _ in range(500):
+        if (await plane.stats()).store_tiers["disk"].stored >= count:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(await plane.stats())

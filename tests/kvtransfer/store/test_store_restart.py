@@ -11,7 +11,7 @@ from halfmoon.errors import ConfigError
 from kvtransfer import DataPlane, PlaneSpec
 from kvtransfer.store.page_file import SUFFIX
 from tests.kvtransfer.planes import at_rest, plane_spec, planes
-from tests.kvtransfer.store.pages import get, hashes, page_hash, put
+from tests.kvtransfer.store.pages import get, hashes, page_hash, put, saved
 
 BOUND = 6
 WORKING_SET = range(10 * BOUND)
@@ -21,15 +21,6 @@ def spec(folder: Path, **changes: object) -> PlaneSpec:
     """Six pages in host memory, up to a hundred on disk."""
     fields = {"store_blocks": BOUND, "disk_folder": str(folder), "disk_bytes": 100 * 16384, **changes}
     return plane_spec("a", 1, **fields)
-
-
-async def saved(plane: DataPlane, count: int) -> None:
-    """Returns when the disk has so many pages; fails the test when it has not in ten seconds."""
-    for _ in range(500):
-        if (await plane.stats()).store_tiers["disk"].stored >= count:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(await plane.stats())
 
 
 async def fill(plane: DataPlane) -> None:
