@@ -28,13 +28,15 @@ def check(options: ServeOptions) -> ModelFacts:
 
 
 def check_pools(engine: EngineFlags, facts: ModelFacts) -> None:
-    """Raises ConfigError when a worker's pools would not hold a full context."""
-    PoolSizes.of(
-        facts.shape.geometry(engine.page_size, engine.dtype),
+    """Raises ConfigError when a worker's pools would not hold a full context, or not its prefix store."""
+    geometry = facts.shape.geometry(engine.page_size, engine.dtype)
+    sizes = PoolSizes.of(
+        geometry,
         engine.max_model_len or facts.shape.max_model_len,
         kv_memory=engine.kv_memory,
         host_kv_memory=engine.host_kv_memory,
     )
+    engine.store.blocks(geometry, sizes.host_blocks)
 
 
 def memory_plan(engine: EngineFlags, facts: ModelFacts, workers: int) -> MemoryPlan:

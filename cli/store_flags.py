@@ -36,17 +36,18 @@ class StoreFlags:
         flags += ["--kv-store-memory", str(self.memory)] if self.memory is not None else []
         return [*flags, "--kv-store-path", str(self.folder.absolute())] if self.folder is not None else flags
 
-    def blocks(self, geometry: PageGeometry, available: int) -> int:
-        """Host blocks for the store, of so many that it could have. Raises ConfigError when there are too few."""
-        if self.memory is None:
-            return available
-        blocks = self.memory // geometry.block_bytes
-        if blocks > available:
+    def blocks(self, geometry: PageGeometry, host_blocks: int, *, reserve: int = 0) -> int:
+        """Host blocks for the store, of so many in all, of which it gets all but `reserve` at most.
+
+        Raises ConfigError when it is to have more than there are.
+        """
+        blocks = host_blocks if self.memory is None else self.memory // geometry.block_bytes
+        if blocks > host_blocks:
             raise ConfigError(
-                f"--kv-store-memory holds {blocks} pages, and the host pool has {available} for them: "
-                "give more --host-kv-memory, of which it is a part"
+                f"--kv-store-memory holds {blocks} pages, and the host pool, of which it is a part, {host_blocks}: "
+                "give more --host-kv-memory"
             )
-        return blocks
+        return min(blocks, host_blocks - reserve)
 
     def worker_folder(self, worker_id: str | None) -> Path | None:
         """One worker's own folder; None without a disk. Raises ConfigError for a worker that will not find it again."""

@@ -66,6 +66,7 @@ class WorkerConfig:
     transports: tuple[str, ...] = ("shm", "tcp")
     kernels: str = "auto"
     store: StoreFlags = field(default_factory=StoreFlags)
+    store_folder: Path | None = None
     served_model_name: str | None = None
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     core_share: tuple[int, int, Path] | None = None
@@ -126,9 +127,7 @@ class Worker:
         stack.push_async_callback(PlaneWatch(self._metrics, plane).close)
         loaded.engine.start()
         stack.push_async_callback(asyncio.to_thread, loaded.engine.stop, DEADLINES.control)
-        store = PageStore(loaded.engine, plane, loaded.geometry, self._reusable)
-        stack.push_async_callback(store.close)
-        watch_store(self._metrics, store)
+        store = self._open_store(stack, loaded, plane)
         server = GrpcServer(config.host, config.port)
         self._add_services(server, gate, loaded, plane)
         await server.start()
@@ -144,8 +143,17 @@ class Worker:
         gate.state = WorkerState.DRAINING
         agent.wake()
         if healthy:
-            await _drain(server, plane, store, config.drain_seconds)
+            await _drain(server, plane, store if config.store.disk else None, config.drain_seconds)
         return healthy
+
+    def _open_store(self, stack: AsyncExitStack, loaded: LoadedEngine, plane: DataPlane) -> PageStore | None:
+        """Where pages outlast their time on the device; None where they shall not."""
+        if not self._plane_spec(loaded).store_blocks:
+            return None
+        store = PageStore(loaded.engine, plane, loaded.geometry, self._reusable)
+        stack.push_async_callback(store.close)
+        watch_store(self._metrics, store)
+        return store
 
     def _plane_spec(self, loaded: LoadedEngine) -> PlaneSpec:
         blocks, store = loaded.host_blocks, self._config.store
@@ -161,8 +169,8 @@ class Worker:
             transports=self._config.transports,
             telemetry=self._config.telemetry,
             pull_reserve=reserve,
-            store_blocks=store.blocks(loaded.geometry, blocks - reserve),
-            disk_folder=str(store.worker_folder(self._config.worker_id) or ""),
+            store_blocks=store.blocks(loaded.geometry, blocks, reserve=reserve),
+            disk_folder=str(self._config.store_folder or ""),
             disk_bytes=store.disk,
         )
 
@@ -196,16 +204,17 @@ class Worker:
         return WorkerReport(_STATES[gate.state], load, *self._reusable.take_changes())
 
 
-async def _drain(server: GrpcServer, plane: DataPlane, store: PageStore, seconds: float) -> None:
+async def _drain(server: GrpcServer, plane: DataPlane, store: PageStore | None, seconds: float) -> None:
     """Finishes the requests that are here, and stays for those who have still to read what was computed for them.
 
-    What is worth to be kept goes to the prefix store.
+    A `store` that outlasts the process gets what it has not got yet.
     """
     deadline = time.monotonic() + seconds
     await server.stop(seconds)
     try:
         if not await plane.drained(max(0.0, deadline - time.monotonic())):
             _log.warning("KV handles are still open at the end of the drain")
-        await store.drained(max(0.0, deadline - time.monotonic()))
+        if store is not None:
+            await store.drained(max(0.0, deadline - time.monotonic()))
     except HalfmoonError as error:
         _log.warning("the data plane does not say what is still open", extra={"error": error})

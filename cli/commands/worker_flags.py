@@ -58,6 +58,7 @@ def run(args: Namespace) -> int:
             transports=engine.transports,
             kernels=engine.kernels,
             store=engine.store,
+            store_folder=engine.store.worker_folder(args.worker_id),
             served_model_name=flags.served_name(args),
             telemetry=telemetry_settings(args),
             core_share=environment.core_share(),
