@@ -13,6 +13,7 @@ from kvtransfer.checksum import block_checksum
 from kvtransfer.plane.block_fetch import WantedBlock, fetch_blocks
 from kvtransfer.region import Region
 from kvtransfer.transports.base import ReadKey, StopSignal
+from tests.kvtransfer.faults.injector import Injector
 from tests.kvtransfer.faults.misdeeds import HARMLESS, Misdeed, Plan, draw_plan
 from tests.kvtransfer.faults.transport import FaultyTransport
 from tests.kvtransfer.kinds import NAMES
@@ -26,13 +27,12 @@ def test_a_seed_is_a_plan() -> None:
     assert {misdeed for plan in plans for misdeed in plan.misdeeds} == set(Misdeed)
 
 
-def faulty(owner: Rig, misdeed: Misdeed, seed: int) -> tuple[FaultyTransport, Region, Counter[Misdeed]]:
-    """A transport whose first batch goes wrong."""
+def faulty(owner: Rig, injector: Injector) -> tuple[FaultyTransport, Region]:
+    """A transport to the owner, and its memory."""
     inner, local = owner.reader()
-    plan, committed = Plan(str(seed), (misdeed,)), Counter[Misdeed]()
-    transport = FaultyTransport(inner, lambda _: plan, committed)
+    transport = FaultyTransport(inner, injector.next)
     transport.register(local)
-    return transport, local, committed
+    return transport, local
 
 
 def fetch(transport: FaultyTransport, local: Region, key: ReadKey, wanted: list[WantedBlock]) -> bool:
@@ -55,11 +55,13 @@ async def test_every_misdeed_is_found_and_the_next_fetch_is_right(name: str, mis
             for i, offset in enumerate(offsets)
         ]
         for seed in range(5):
-            transport, local, committed = faulty(owner, misdeed, seed)
+            injector = Injector()
+            injector.plan(key.handle_id, Plan(str(seed), (misdeed,)))
+            transport, local = faulty(owner, injector)
             said = await asyncio.to_thread(fetch, transport, local, key, wanted)
             assert said == (misdeed in HARMLESS)
             assert await asyncio.to_thread(fetch, transport, local, key, wanted)
-            assert committed[misdeed] >= 1
+            assert injector.committed == Counter([misdeed, Misdeed.NONE])
             for item in wanted:
                 theirs = owner.bytes_at(item.read.offset, 4096)
                 assert np.array_equal(local.view(item.read.local_offset, 4096), theirs)

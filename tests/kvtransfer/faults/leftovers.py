@@ -24,13 +24,13 @@ class Leftovers:
     shared_memory: tuple[str, ...]
 
     @classmethod
-    def now(cls) -> "Leftovers":
+    def now(cls, *, with_descriptors: bool = True) -> "Leftovers":
         """After a garbage collection. asyncio's own pool of threads is not counted."""
         gc.collect()
         names = [re.sub(r"[-_]?\d+", "", thread.name) for thread in threading.enumerate()]
         threads = [name for name in names if not name.startswith("asyncio")]
         return cls(
-            descriptors=tuple(sorted(_descriptors())),
+            descriptors=tuple(sorted(_descriptors())) if with_descriptors else (),
             threads=tuple(sorted(threads)),
             mappings=Path("/proc/self/maps").read_text(encoding="utf-8").count("halfmoon-kv"),
             children=tuple(child.pid for child in psutil.Process().children()),

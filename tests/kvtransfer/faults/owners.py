@@ -24,12 +24,12 @@ class MortalOwner:
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def start(cls, worker_id: str, incarnation: int, transport: str) -> "MortalOwner":
+    async def start(cls, worker_id: str, incarnation: int, transports: tuple[str, ...]) -> "MortalOwner":
         """The first process."""
         spec = plane_spec(
             worker_id,
             incarnation,
-            transports=(transport,),
+            transports=transports,
             port=free_port(),
             tcp_port=free_port(),
             host_blocks=128,

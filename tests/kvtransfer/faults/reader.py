@@ -2,41 +2,20 @@
 
 import os
 import tempfile
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 from unittest import mock
 
-from halfmoon.v1 import kvtransfer_pb2 as pb
 from kvtransfer import DataPlane, PlaneSpec
 from kvtransfer.plane.names import ENGINE_SOCKET
 from kvtransfer.plane.program import start_plane
 from kvtransfer.process import PlaneProcess
 from kvtransfer.region import Region
-from kvtransfer.transports.base import ReadKey, Transport
 from kvtransfer.transports.choice import open_transport
-from tests.kvtransfer.faults.misdeeds import Misdeed, Plan
-from tests.kvtransfer.faults.transport import FaultyTransport
-
-
-class Injector:
-    """The plans of handles, and what came of them."""
-
-    def __init__(self) -> None:
-        self.plans: dict[bytes, Plan] = {}
-        self.committed: Counter[Misdeed] = Counter()
-
-    def plan_of(self, key: ReadKey) -> Plan:
-        """Nothing happens to unknown handles."""
-        return self.plans.get(key.handle_id, Plan(""))
-
-    def open(self, endpoints: Iterable[pb.TransportEndpoint], *, connect_seconds: float) -> Transport:
-        """As `open_transport`, with faults."""
-        inner = open_transport(endpoints, connect_seconds=connect_seconds)
-        return FaultyTransport(inner, self.plan_of, self.committed)
+from tests.kvtransfer.faults.injector import Injector
 
 
 @dataclass
@@ -56,7 +35,7 @@ async def faulty_reader(spec: PlaneSpec, injector: Injector) -> AsyncIterator[Da
     """A plane whose reads go through `injector`; all of it is gone in the end."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kv-")))
-        stack.enter_context(mock.patch("kvtransfer.plane.peer.open_transport", injector.open))
+        stack.enter_context(mock.patch("kvtransfer.plane.peer.open_transport", injector.around(open_transport)))
         engines = Region.create(spec.layout.total_bytes)
         own = Region.attach(os.dup(engines.fd))
         stack.callback(own.close)

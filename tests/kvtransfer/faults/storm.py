@@ -11,8 +11,8 @@ from halfmoon.errors import HalfmoonError, TransferError
 from kvtransfer import DataPlane, PulledBlock
 from tests.kvtransfer.faults.clock import LoopClock
 from tests.kvtransfer.faults.fates import Fate, Prefill, Trouble, draw_fate, draw_troubles
+from tests.kvtransfer.faults.injector import Injector
 from tests.kvtransfer.faults.owners import MortalOwner, withdraw
-from tests.kvtransfer.faults.reader import Injector
 from tests.kvtransfer.planes import FIRST, Prompt, offer, take
 
 AT_ONCE = 16
@@ -73,7 +73,7 @@ class Storm:
     async def _transfer(self, index: int) -> Ending:
         fate = draw_fate(self.seed, index, len(self.owners))
         prompt = await self._offer(fate)
-        self.injector.plans[prompt.handle.handle_id] = fate.plan
+        self.injector.plan(prompt.handle.handle_id, fate.plan)
         computing = asyncio.create_task(_compute(prompt, fate))
         try:
             if fate.prefill is Prefill.BEFORE:
@@ -83,7 +83,7 @@ class Storm:
             computing.cancel()
             await asyncio.wait([computing])
             await withdraw(prompt.plane, prompt.handle.handle_id)
-            del self.injector.plans[prompt.handle.handle_id]
+            self.injector.forget(prompt.handle.handle_id)
 
     async def _offer(self, fate: Fate) -> Prompt:
         """From the process that lives; again when it died meanwhile."""

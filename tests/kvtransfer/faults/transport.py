@@ -3,7 +3,6 @@
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from kvtransfer.region import Region
 from kvtransfer.transports.base import BlockRead, ReadKey, ReadStatus, StopSignal, Transport
-from tests.kvtransfer.faults.misdeeds import Misdeed, Plan
+from tests.kvtransfer.faults.misdeeds import Misdeed
 
 Places = list[NDArray[np.uint8]]
 
@@ -21,15 +20,12 @@ LONGEST_DELAY = 0.5
 class FaultyTransport:
     """A `Transport` that keeps the rules of one: it lies about bytes, never about being done with the destination.
 
-    `plan_of(key)` says what happens to the batches of a handle; `committed` counts what did.
+    `what_next(key)` says what happens to each batch.
     """
 
-    def __init__(self, inner: Transport, plan_of: Callable[[ReadKey], Plan], committed: Counter[Misdeed]) -> None:
+    def __init__(self, inner: Transport, what_next: Callable[[ReadKey], tuple[Misdeed, random.Random]]) -> None:
         self._inner = inner
-        self._plan_of = plan_of
-        self._committed = committed
-        self._lock = threading.Lock()
-        self._batches: Counter[bytes] = Counter()
+        self._what_next = what_next
         self._region: Region | None = None
 
     @property
@@ -55,7 +51,7 @@ class FaultyTransport:
         self, key: ReadKey, reads: Sequence[BlockRead], *, deadline: float, stop: StopSignal
     ) -> list[ReadStatus]:
         """See `Transport`."""
-        misdeed, rng = self._next(key)
+        misdeed, rng = self._what_next(key)
         if misdeed is Misdeed.RAISE:
             raise RuntimeError("a bug of the transport")
         if misdeed is Misdeed.DROP:
@@ -73,14 +69,6 @@ class FaultyTransport:
         if misdeed in _LIES:
             _LIES[misdeed](places, before, rng)
         return statuses
-
-    def _next(self, key: ReadKey) -> tuple[Misdeed, random.Random]:
-        with self._lock:
-            number = self._batches[key.handle_id]
-            self._batches[key.handle_id] += 1
-            misdeed, rng = self._plan_of(key).batch(number)
-            self._committed[misdeed] += 1
-        return misdeed, rng
 
     def _places(self, reads: Sequence[BlockRead]) -> Places:
         assert self._region is not None
