@@ -27,4 +27,6 @@ class ContentLog:
         self._told = contents
         if whole:
             return ContentChanges(self._version, True, contents)
+        if contents is told:
+            return ContentChanges(self._version, False, frozenset())
         return ContentChanges(self._version, False, contents - told, told - contents)

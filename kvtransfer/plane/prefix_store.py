@@ -38,6 +38,8 @@ class PrefixStore:
         self._tiers = tiers
         self._leases = StoreLeases()
         self._ended_puts: RecentSet[int] = RecentSet(_REMEMBERED)
+        self._contents: frozenset[bytes] = frozenset()
+        self._counted: tuple[int, ...] = ()
         self._loads: set[asyncio.Task[list[StoredBlock]]] = set()
         self.meters = StoreMeters()
         host = HostPages(blocks, region, spec.layout)
@@ -135,10 +137,13 @@ class PrefixStore:
             store.unpin(hashes)
 
     def contents(self) -> frozenset[bytes]:
-        """All pages that can be had, as far as that is known without asking anybody."""
+        """All pages that can be had, as far as that is known without asking anybody; the same set until it changes."""
         with self._blocks.store() as store:
-            host = store.contents
-        return host.union(*(tier.tier.contents() for tier in self._tiers))
+            counted = (store.stored, store.dropped, *(tier.tier.usage().changes for tier in self._tiers))
+            if counted != self._counted:
+                self._contents = store.contents.union(*(tier.tier.contents() for tier in self._tiers))
+                self._counted = counted
+        return self._contents
 
     def usage(self) -> dict[str, TierUsage]:
         """By the tier's name; empty without a store."""

@@ -58,6 +58,11 @@ class TierUsage:
     limit_bytes: int = 0
     age_seconds: float = 0.0
 
+    @property
+    def changes(self) -> int:
+        """Pages that came or went, counted after they did: while it stays the same, the tier holds the same."""
+        return self.stored + self.dropped + self.damaged
+
 
 class StoreTier(Protocol):
     """A tier below host memory. See the rules above."""

@@ -110,8 +110,8 @@ class DiskTier:
                 return checksum
         except OSError as error:
             _log.warning("a KV page cannot be read", extra={"folder": str(self._folder), "error": str(error)})
-        self._damaged += 1
         self._remove(place.content_hash)
+        self._damaged += 1
         return None
 
     def _mark_used(self, hashes: Sequence[bytes]) -> None:
@@ -131,11 +131,11 @@ class DiskTier:
         written = self._writers.map(lambda page: time.monotonic() < deadline and self._write(page), pages)
         now = time.time()
         for page, done in zip(pages, written, strict=True):
-            self._stored += done
-            self._dropped += not done
             if done:
                 with self._lock:
                     self._pages.add(page.content_hash, self._format.file_bytes, now)
+            self._stored += done
+            self._dropped += not done
 
     def _write(self, page: TierPage) -> bool:
         try:
