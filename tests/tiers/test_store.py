@@ -1,15 +1,18 @@
 """What was computed once is not computed again: pages outlast the device and the process, and are had from others."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
+from halfmoon.cache.hashing import page_hashes
 from halfmoon.runner.runner import Runner
 from halfmoon.v1 import kvtransfer_pb2
-from tests.engine.small import PAGE_SIZE, generate, greedy, make_core, prompt
+from tests.engine.small import PAGE_SIZE, SALT, generate, greedy, make_core, prompt
 from tests.tiers.workers import TestWorker, decode_request, decoded, prefill_request, prefilled, sampling, worker
 
 PAGES = 12
@@ -103,6 +106,35 @@ async def test_a_source_that_is_not_there_costs_no_answer(runners: tuple[Runner,
     async with worker(runners[0], pages=PAGES, store_blocks=16) as lonely:
         assert await answers(lonely, PROMPTS[:1], source=source) == expected[:1]
         await lonely.assert_at_rest()
+
+
+async def test_a_source_that_hangs_costs_a_bounded_time(runners: tuple[Runner, Runner], expected: Tokens) -> None:
+    async with storing(runners[0]) as owner, storing(runners[1]) as other:
+        await answers(owner, PROMPTS[:2])
+        await settled(owner)
+        source = kvtransfer_pb2.KvSource(endpoint=owner.plane.endpoint, pages=7)
+        assert await answers(other, PROMPTS[:1], source) == expected[:1]
+        os.kill(owner.plane.pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(10):
+                assert await answers(other, PROMPTS[1:2], source) == expected[1:2]
+        finally:
+            os.kill(owner.plane.pid, signal.SIGCONT)
+        assert computed(other) == len(PROMPTS[0]) - 7 * PAGE_SIZE + len(PROMPTS[1])
+        await other.assert_at_rest()
+
+
+async def test_pages_whose_bytes_are_wrong_are_computed(runners: tuple[Runner, Runner], expected: Tokens) -> None:
+    async with storing(runners[0]) as owner, storing(runners[1]) as other:
+        await answers(owner, PROMPTS[:1])
+        await settled(owner)
+        lease = await owner.plane.store.acquire(page_hashes(SALT, PROMPTS[0], PAGE_SIZE), 5)
+        owner.plane.block(lease.offsets[3])[100] ^= 1
+        assert await owner.plane.store.release(lease)
+        source = kvtransfer_pb2.KvSource(endpoint=owner.plane.endpoint, pages=7)
+        assert await answers(other, PROMPTS[:1], source) == expected[:1]
+        assert computed(other) == len(PROMPTS[0])
+        await other.assert_at_rest()
 
 
 async def test_a_prompt_restored_by_prefill_says_so_and_publishes_all_its_pages(
