@@ -146,8 +146,10 @@ class _RouterLink:
                 self._failed(error_from_rpc(error))
             except Exception:  # noqa: BLE001 - a report that fails once must not take the worker out of the fleet for good
                 _log.exception("cannot report", extra={"router": self.address})
+            # wait_for would lose a cancellation that comes together with a wake-up.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), self._interval)
+                async with asyncio.timeout(self._interval):
+                    await self._woken.wait()
 
     async def close(self) -> None:
         if self._channel is None:

@@ -33,6 +33,13 @@ _BY_CODE: dict[grpc.StatusCode, type[HalfmoonError]] = {
 }
 """What gRPC itself reports, without our details."""
 
+_WORDS: dict[grpc.StatusCode, str] = {
+    grpc.StatusCode.UNAVAILABLE: "it cannot be reached, or the connection broke",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "no answer came in time",
+    grpc.StatusCode.CANCELLED: "the call was cancelled",
+}
+"""gRPC's own texts name inner addresses, and go to clients: they stay in the exception's cause."""
+
 _BY_FOREIGN_REASON: dict[grpc.StatusCode, type[HalfmoonError]] = {
     **_BY_CODE,
     grpc.StatusCode.INVALID_ARGUMENT: InvalidRequestError,
@@ -66,7 +73,7 @@ def error_from_rpc(error: grpc.aio.AioRpcError) -> HalfmoonError:
     message = error.details() or error.code().name
     info = _error_info(error)
     if info is None:
-        return _BY_CODE.get(error.code(), InternalError)(message)
+        return _BY_CODE.get(error.code(), InternalError)(_WORDS.get(error.code(), message))
     kind = _by_reason().get(info.reason) or _BY_FOREIGN_REASON.get(error.code(), InternalError)
     retry_ms = info.metadata.get("retry_after_ms", "")
     return kind(

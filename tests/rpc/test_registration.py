@@ -131,6 +131,16 @@ async def test_closing_says_stopped() -> None:
     assert registry.heartbeats[-1].state == STOPPED
 
 
+async def test_a_worker_that_reports_its_end_and_closes_at_once_does_end() -> None:
+    registry = Registry()
+    async with registered(registry) as agent:
+        await until(lambda: registry.heartbeats)
+        agent.wake()
+        async with asyncio.timeout(2):
+            await agent.close()
+    assert registry.heartbeats[-1].state == STOPPED
+
+
 async def test_a_router_that_forgot_the_worker_gets_it_anew_with_its_cache() -> None:
     registry, worker = Registry(), Worker()
     worker.changes = {b"a": True, b"b": True}
