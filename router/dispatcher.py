@@ -1,7 +1,7 @@
 """From a client's request to its answer."""
 
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 
 from halfmoon.cache.hashing import cache_salt, page_hashes
@@ -28,6 +28,7 @@ from router.preparation import Preparation, check_request_id, drawn_request_id
 from router.record import RequestRecord
 from router.tasks import BackgroundTasks
 from router.trace import plan_attributes, request_span
+from router.worker import Worker
 
 _ATTEMPTS = 3
 """A worker's death may be learnt from its partner before its own stream breaks: the second try can meet it too."""
@@ -107,8 +108,9 @@ class Dispatcher:
         Raises the last failure after `_ATTEMPTS`, or when nobody is there to try again.
         """
         failure: WorkerFailedError | None = None
+        shunned: set[Worker | None] = set()
         for number in range(_ATTEMPTS):
-            demand, chosen = self._plan(job, failure)
+            demand, chosen = self._plan(job, shunned, failure)
             record.planned(job, chosen, answer)
             attempt = Attempt(
                 job,
@@ -129,21 +131,34 @@ class Dispatcher:
                 if answer.done:
                     return
                 record.attempt_failed(error)
+                shunned |= {chosen.prefill, chosen.decode}
         if failure is not None:
             raise failure
 
-    def _plan(self, job: Job, failure: WorkerFailedError | None) -> tuple[Demand, Plan]:
-        """Raises `failure`, if there was one, rather than that nobody is left."""
+    def _plan(
+        self, job: Job, shunned: Collection[Worker | None], failure: WorkerFailedError | None
+    ) -> tuple[Demand, Plan]:
+        """Without the workers that a job has failed with, if others can serve it.
+
+        Raises `failure`, if there was one, rather than that nobody is left.
+        """
         with span("plan") as planning:
-            demand = self._demand(job)
+            demand, available = self._demand(job), self._fleet.available
+            others = [worker for worker in available if worker not in shunned]
             try:
-                chosen = plan(demand, self._fleet.available, self._config.policy)
+                chosen = self._cheapest(demand, others) or plan(demand, available, self._config.policy)
             except UnavailableError:
                 if failure is not None:
                     raise failure from None
                 raise
             planning.set(plan_attributes(chosen))
         return demand, chosen
+
+    def _cheapest(self, demand: Demand, workers: Sequence[Worker]) -> Plan | None:
+        try:
+            return plan(demand, workers, self._config.policy)
+        except UnavailableError:
+            return None
 
     def _demand(self, job: Job) -> Demand:
         """A request for prompt log-probabilities reuses nothing; of a prompt, one token is always computed."""

@@ -50,6 +50,15 @@ async def test_each_attempt_has_an_id_of_its_own_for_the_workers() -> None:
             assert [request.request_id for request in requests] == ["mine", "mine.1", "mine.2"]
 
 
+async def test_workers_that_a_request_failed_with_are_not_asked_again_while_there_are_others() -> None:
+    async with running("p0", "d0", "d1") as cluster:
+        cluster.workers["d0"].script = Script(decode_error=TransferError("its data plane is gone"))
+        reply = await cluster.ask()
+        assert reply.error is None
+        assert len(cluster.workers["d0"].decodes) == 1
+        assert len(cluster.workers["d1"].decodes) == 1
+
+
 async def test_a_deadline_ends_the_attempts_too() -> None:
     script = Script(prefill_gate=asyncio.Event())
     async with running("p0", "p1", "d0", script=script) as cluster:
