@@ -13,6 +13,9 @@ from tests.e2e import reference
 from tests.e2e.fleet import Fleet
 from tests.e2e.small import CONTROLS, VOCABULARY
 
+LANES = 2
+"""Requests under way at once while something else breaks; each has one page."""
+
 _drawn: Iterator[int] = iter(range(1, 1 << 30))
 
 
@@ -71,7 +74,7 @@ async def _pieces(response: httpx.Response) -> AsyncIterator[Streamed]:
 
 
 @asynccontextmanager
-async def undisturbed(fleet: Fleet, lanes: int = 2) -> AsyncIterator[None]:
+async def undisturbed(fleet: Fleet) -> AsyncIterator[None]:
     """Short requests go on, one after the other in each lane, and every one of them is answered as it was before."""
     ending = asyncio.Event()
 
@@ -82,7 +85,7 @@ async def undisturbed(fleet: Fleet, lanes: int = 2) -> AsyncIterator[None]:
             assert await tokens_of(client, request) == expected
 
     async with httpx.AsyncClient(base_url=fleet.url) as client, asyncio.TaskGroup() as group:
-        for _ in range(lanes):
+        for _ in range(LANES):
             request = body(fresh_prompt(20), 32)
             group.create_task(lane(client, request, await computed_anew(client, request)))
         yield

@@ -79,7 +79,7 @@ class Fleet:
     def programs(self) -> dict[str, ProgramUnderTest]:
         """The programs by name: "gateway", "router", and the workers by id."""
         children = psutil.Process(self.process.pid).children()
-        found = (_program(child.pid, child.cmdline()) for child in children)
+        found = (_program(child) for child in children)
         return {program.name: program for program in found if program is not None}
 
     def program(self, name: str) -> ProgramUnderTest:
@@ -113,13 +113,18 @@ class Fleet:
         assert busy == {}, busy
 
 
-def _program(pid: int, command: list[str]) -> ProgramUnderTest | None:
+def _program(process: psutil.Process) -> ProgramUnderTest | None:
+    """None for one that has just ended, too."""
+    try:
+        command = process.cmdline()
+    except psutil.NoSuchProcess:
+        return None
     if "cli.main" not in command:
         return None
     flags = dict(itertools.pairwise(command))
     name = flags.get("--worker-id", command[command.index("cli.main") + 1])
     port = flags.get("--metrics-port")
-    return ProgramUnderTest(name, pid, int(flags["--port"]), None if port is None else int(port))
+    return ProgramUnderTest(name, process.pid, int(flags["--port"]), None if port is None else int(port))
 
 
 def free_port() -> int:

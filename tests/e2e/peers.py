@@ -25,7 +25,7 @@ from halfmoon.v1 import (
     router_pb2_grpc,
 )
 from halfmoon.wire import geometry_from_pb
-from tests.e2e.fleet import Fleet, ProgramUnderTest
+from tests.e2e.fleet import Fleet
 from tests.kvtransfer.proxy import Fault, Proxy
 
 Response = TypeVar("Response")
@@ -45,13 +45,12 @@ async def registered(fleet: Fleet) -> dict[str, router_pb2.WorkerInfo]:
     return {worker.info.worker_id: worker.info for worker in listed.workers}
 
 
-async def back(fleet: Fleet, killed: ProgramUnderTest, seconds: float = 90.0) -> None:
-    """Waits until a worker that has ended runs again and takes requests."""
+async def back(fleet: Fleet, ended: router_pb2.WorkerInfo, seconds: float = 120.0) -> None:
+    """Waits until a worker that has ended takes requests again, as another incarnation."""
     deadline = time.monotonic() + seconds
     while True:
-        program = fleet.programs().get(killed.name)
-        info = (await registered(fleet)).get(killed.name, router_pb2.WorkerInfo())
-        if program is not None and program.pid != killed.pid and info.state == router_pb2.WORKER_STATE_READY:
+        info = (await registered(fleet)).get(ended.worker_id, ended)
+        if info.incarnation != ended.incarnation and info.state == router_pb2.WORKER_STATE_READY:
             return
         assert time.monotonic() < deadline
         await asyncio.sleep(0.2)
