@@ -15,6 +15,7 @@ from halfmoon.errors import ConfigError
 
 DTYPES = ("float32", "bfloat16")
 TRANSPORTS = ("shm", "tcp")
+KNOWN_TRANSPORTS = ("jax", *TRANSPORTS, "mooncake")
 KERNELS = ("auto", "xla")
 LOOPBACK = "127.0.0.1"
 API_KEY_VARIABLE = "HALFMOON_API_KEY"
@@ -183,7 +184,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         type=_transports,
         default=TRANSPORTS,
-        help=f"how KV may travel, comma separated, best first (default: {','.join(TRANSPORTS)})",
+        help=f"how KV may travel, comma separated, best first, of {', '.join(KNOWN_TRANSPORTS)} "
+        f"(default: {','.join(TRANSPORTS)})",
     )
     group.add_argument(
         "--kernels",
@@ -204,7 +206,9 @@ def add_drain(parser: argparse.ArgumentParser) -> None:
 
 def _transports(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(text.split(",")))
-    unknown = [name for name in names if name not in TRANSPORTS]
+    unknown = [name for name in names if name not in KNOWN_TRANSPORTS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"unknown transport {unknown[0]!r}; there are: {', '.join(TRANSPORTS)}")
+        raise argparse.ArgumentTypeError(f"unknown transport {unknown[0]!r}; there are: {', '.join(KNOWN_TRANSPORTS)}")
+    if names == ("jax",):
+        raise argparse.ArgumentTypeError("jax needs another transport beside it, for when it fails: jax,shm,tcp")
     return names

@@ -13,6 +13,7 @@ from cli.advertised import advertised_host
 from cli.ending import end_over
 from cli.loop import run_until_signal
 from cli.store_flags import StoreFlags
+from cli.worker_devices import host_transports, open_devices
 from cli.worker_engine import LoadedEngine, load_engine
 from cli.worker_health import until_stopped
 from cli.worker_metrics import PlaneWatch, watch_engine, watch_store
@@ -26,6 +27,7 @@ from halfmoon.tier import Gate, TierParts, WorkerState, post_to
 from halfmoon.v1 import decode_pb2_grpc, prefill_pb2_grpc, router_pb2
 from halfmoon.wire import geometry_to_pb
 from kvtransfer import DataPlane, PlaneSpec
+from kvtransfer.device import DevicePlane
 from kvtransfer.paging import PageStore, ReusablePages
 from prefill import PrefillServicer
 
@@ -129,8 +131,11 @@ class Worker:
         stack.push_async_callback(asyncio.to_thread, loaded.engine.stop, DEADLINES.control)
         store = self._open_store(stack, loaded, plane)
         server = GrpcServer(config.host, config.port)
-        self._add_services(server, gate, loaded, plane)
+        devices = await self._open_devices(stack, server, loaded)
+        self._add_services(server, gate, loaded, plane, devices)
         await server.start()
+        if devices is not None:
+            devices.endpoint = f"{self._advertised}:{server.port}"
         stack.push_async_callback(server.stop)
         gate.state = WorkerState.READY
         await server.set_serving(True)
@@ -155,6 +160,14 @@ class Worker:
         watch_store(self._metrics, store)
         return store
 
+    async def _open_devices(
+        self, stack: AsyncExitStack, server: GrpcServer, loaded: LoadedEngine
+    ) -> DevicePlane | None:
+        """The way from device to device; None where it is not wanted."""
+        if loaded.placement is None:
+            return None
+        return await open_devices(stack, server, self._metrics, self._plane_spec(loaded), loaded.placement)
+
     def _plane_spec(self, loaded: LoadedEngine) -> PlaneSpec:
         blocks, store = loaded.host_blocks, self._config.store
         reserve = min(_PULL_RESERVE, blocks // 2) if self._config.role == "both" else 0
@@ -166,7 +179,7 @@ class Worker:
             host_blocks=blocks,
             host=self._config.host,
             advertised_host=self._advertised,
-            transports=self._config.transports,
+            transports=host_transports(self._config.transports),
             telemetry=self._config.telemetry,
             pull_reserve=reserve,
             store_blocks=store.blocks(loaded.geometry, blocks, reserve=reserve),
@@ -174,10 +187,13 @@ class Worker:
             disk_bytes=store.disk,
         )
 
-    def _add_services(self, server: GrpcServer, gate: Gate, loaded: LoadedEngine, plane: DataPlane) -> None:
+    def _add_services(
+        self, server: GrpcServer, gate: Gate, loaded: LoadedEngine, plane: DataPlane, devices: DevicePlane | None
+    ) -> None:
         parts = TierParts(loaded.engine, plane, loaded.geometry, loaded.salt, loaded.vocab)
-        server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, PrefillServicer(gate, parts), "halfmoon.v1.Prefill")
-        server.add(decode_pb2_grpc.add_DecodeServicer_to_server, DecodeServicer(gate, parts), "halfmoon.v1.Decode")
+        prefill, decode = PrefillServicer(gate, parts, devices), DecodeServicer(gate, parts, devices)
+        server.add(prefill_pb2_grpc.add_PrefillServicer_to_server, prefill, "halfmoon.v1.Prefill")
+        server.add(decode_pb2_grpc.add_DecodeServicer_to_server, decode, "halfmoon.v1.Decode")
 
     def _info(self, loaded: LoadedEngine, port: int, kv_endpoint: str) -> router_pb2.WorkerInfo:
         return router_pb2.WorkerInfo(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cli.preflight.pools import PoolSizes
+from cli.worker_devices import warm_placement
 from halfmoon.cache.hashing import cache_salt
 from halfmoon.config import PageGeometry
 from halfmoon.cores import CoreShare
@@ -21,6 +22,7 @@ from halfmoon.runner.runner import Runner, RunnerConfig
 from halfmoon.telemetry import Metrics
 from halfmoon.text import load_text_model
 from halfmoon.weights import open_checkpoint
+from kvtransfer.device import Placement
 
 if TYPE_CHECKING:
     from cli.worker import WorkerConfig
@@ -45,6 +47,8 @@ class LoadedEngine:
     vocab: int
     max_model_len: int
     host_blocks: int
+    placement: Placement | None
+    """For transfers from device to device, where they are wanted."""
 
 
 def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedEngine:
@@ -67,6 +71,7 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
     runner_config = RunnerConfig(geometry, sizes.pages, sizes.max_model_len, buckets, decodes=config.role != "prefill")
     runner = Runner(model, runner_config)
     runner.compile_all(_Pace("compiled steps"))
+    placement = warm_placement(config.transports, geometry, buckets.moved_pages)
     metrics.gauge("halfmoon_worker_compilations_after_ready", "XLA compilations since READY", counter.since_now())
     salt = cache_salt(checkpoint.fingerprint, config.dtype, config.page_size)
     end_ids = load_text_model(config.model).end_token_ids
@@ -80,6 +85,7 @@ def load_engine(config: "WorkerConfig", post: Post, metrics: Metrics) -> LoadedE
         vocab=shape.vocab_size,
         max_model_len=sizes.max_model_len,
         host_blocks=sizes.host_blocks,
+        placement=placement,
     )
 
 

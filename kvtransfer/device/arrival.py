@@ -11,6 +11,9 @@ from halfmoon.errors import DeadlineError
 _FIRST_LOOK, _LONGEST_LOOK = 0.0002, 0.004
 """Seconds between looks at whether arrays are there, from the first to when it takes long."""
 
+_ABANDONED_LOOK = 0.5
+"""Seconds between looks at those that nobody waits for any more."""
+
 
 class Arrivals:
     """Belongs to one event loop. Nothing blocks: a peer that is stopped must not hold a thread here."""
@@ -20,8 +23,10 @@ class Arrivals:
 
     @property
     def abandoned_count(self) -> int:
-        """Pulls that were given up, and into which a peer may still write: until it does, or its connection breaks."""
-        self._abandoned = [arrays for arrays in self._abandoned if not _ready(arrays)]
+        """Pulls that were given up, and into which a peer may still write: until it does, or its connection breaks.
+
+        May be asked from any thread.
+        """
         return len(self._abandoned)
 
     async def wait(self, arrays: Sequence[Array], deadline: float) -> None:
@@ -35,7 +40,17 @@ class Arrivals:
                 pause = min(2 * pause, _LONGEST_LOOK)
         finally:
             if not _ready(arrays):
+                if not self._abandoned:
+                    self._look_later()
                 self._abandoned.append(arrays)
+
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(_ABANDONED_LOOK, self._look)
+
+    def _look(self) -> None:
+        self._abandoned = [arrays for arrays in self._abandoned if not _ready(arrays)]
+        if self._abandoned:
+            self._look_later()
 
 
 def _ready(arrays: Sequence[Array]) -> bool:

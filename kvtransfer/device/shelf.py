@@ -61,7 +61,9 @@ class Shelved(Generic[Blocks]):
 
 
 class Shelf(Generic[Blocks]):
-    """Belongs to one thread. Past `max_bytes` what is longest here unread goes first, then what was to be added.
+    """Belongs to one thread, its counts to all.
+
+    Past `max_bytes` what is longest here unread goes first, then what was to be added.
 
     An entry lives until it is dropped or runs out: an unsealed one at the time that it was opened for, a sealed one
     after `lease` seconds in which nobody read it (`take` to `give_back`). `on_change` is called with an entry that
@@ -73,11 +75,12 @@ class Shelf(Generic[Blocks]):
         self._lease = lease
         self._on_change = on_change
         self._entries: dict[bytes, Shelved[Blocks]] = {}
+        self._nbytes = 0
 
     @property
     def nbytes(self) -> int:
         """Of all arrays here."""
-        return sum(entry.nbytes for entry in self._entries.values())
+        return self._nbytes
 
     @property
     def handle_count(self) -> int:
@@ -102,6 +105,7 @@ class Shelf(Generic[Blocks]):
                 self._end(entry, "no room for more pages")
                 return
             entry.parts.append(part)
+            self._nbytes += part.blocks.nbytes
         self._on_change(entry)
 
     def seal(self, handle_id: bytes, seal: bytes, now: float) -> None:
@@ -157,6 +161,7 @@ class Shelf(Generic[Blocks]):
     def _end(self, entry: Shelved[Blocks], reason: str) -> None:
         """Its arrays go when no reader has them any more."""
         entry.failure = reason
+        self._nbytes -= entry.nbytes
         entry.parts.clear()
         del self._entries[entry.handle_id]
         self._on_change(entry)

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
+from cli.worker_devices import watch_devices
 from cli.worker_metrics import PlaneWatch, watch_engine, watch_store
 from halfmoon.runner.runner import Runner
 from halfmoon.telemetry import Metrics
@@ -32,8 +33,8 @@ async def shown(runners: tuple[Runner, Runner], tmp_path_factory: pytest.TempPat
     """A fleet that has served one request and refused one; the decode worker keeps pages in memory and on disk."""
     disk = tmp_path_factory.mktemp("pages")
     async with (
-        worker(runners[0], role="prefill") as prefill,
-        worker(runners[1], role="decode", store_blocks=8, disk_folder=disk) as decode,
+        worker(runners[0], role="prefill", with_devices=True) as prefill,
+        worker(runners[1], role="decode", store_blocks=8, disk_folder=disk, with_devices=True) as decode,
     ):
         workers = Metrics("decode")
         workers.show_vllm_names(lambda: "small")
@@ -41,6 +42,8 @@ async def shown(runners: tuple[Runner, Runner], tmp_path_factory: pytest.TempPat
         watch = PlaneWatch(workers, decode.plane)
         assert decode.store is not None
         watch_store(workers, decode.store)
+        assert decode.devices is not None
+        watch_devices(workers, decode.devices)
         async with http_front(runners[0].config.geometry, p0=prefill, d0=decode) as front:
             body = {"prompt": "x" * 40, "max_tokens": 4, "ignore_eos": True, "logit_bias": {"65": 100}}
             assert (await front.http.post("/v1/completions", json=body)).status_code == 200
