@@ -74,6 +74,7 @@ class PlaneWatch:
             metrics.gauge(f"halfmoon_kv_{name}", description, partial(self._gauge, name))
         metrics.counted("halfmoon_kv_bytes_read", "KV bytes pulled from peers", self._bytes)
         metrics.counted("halfmoon_kv_transfers_ended", "KV transfers by final state", self._ended)
+        metrics.counted("halfmoon_kv_transport_choices", "transports taken, by reason", self._choices)
         watch_store_tiers(metrics, lambda: self._last)
         self._task = asyncio.create_task(self._poll())
 
@@ -99,6 +100,12 @@ class PlaneWatch:
 
     def _bytes(self) -> list[Reading]:
         return [(float(count), {"transport": name}) for name, count in self._last.bytes_read.items()]
+
+    def _choices(self) -> list[Reading]:
+        return [
+            (float(each.count), {"transport": each.transport, "reason": each.reason})
+            for each in self._last.transport_choices
+        ]
 
     def _ended(self) -> list[Reading]:
         return [(float(count), {"state": state}) for state, count in self._last.transfers_ended.items()]

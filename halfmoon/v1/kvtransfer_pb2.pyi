@@ -184,9 +184,9 @@ class TransportEndpoint(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """name is "shm" or "tcp"."""
+    """name is "shm", "tcp" or "mooncake"."""
     address: _builtins.str
-    """address is a unix socket path (shm) or host:port (tcp)."""
+    """address is a unix socket path (shm) or host:port (the others)."""
     def __init__(
         self,
         *,
@@ -1295,6 +1295,7 @@ class StatsResponse(_message.Message):
     TRANSFERS_ENDED_FIELD_NUMBER: _builtins.int
     STORE_LEASES_FIELD_NUMBER: _builtins.int
     STORE_TIERS_FIELD_NUMBER: _builtins.int
+    TRANSPORT_CHOICES_FIELD_NUMBER: _builtins.int
     host_blocks_total: _builtins.int
     """host_blocks_total is the size of the host pool, in blocks."""
     host_blocks_used: _builtins.int
@@ -1319,6 +1320,10 @@ class StatsResponse(_message.Message):
     def store_tiers(self) -> _containers.MessageMap[_builtins.str, Global___StoreTierStats]:
         """store_tiers are the tiers of the prefix store by name: host, disk, cluster. Empty without a store."""
 
+    @_builtins.property
+    def transport_choices(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransportChoices]:
+        """transport_choices counts why which transport was taken, each time that one or the other changed for a peer."""
+
     def __init__(
         self,
         *,
@@ -1331,14 +1336,45 @@ class StatsResponse(_message.Message):
         transfers_ended: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         store_leases: _builtins.int = ...,
         store_tiers: _abc.Mapping[_builtins.str, Global___StoreTierStats] | None = ...,
+        transport_choices: _abc.Iterable[Global___TransportChoices] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_read", b"bytes_read", "handles_open", b"handles_open", "host_blocks_total", b"host_blocks_total", "host_blocks_used", b"host_blocks_used", "leases_active", b"leases_active", "store_leases", b"store_leases", "store_tiers", b"store_tiers", "transfers_active", b"transfers_active", "transfers_ended", b"transfers_ended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_read", b"bytes_read", "handles_open", b"handles_open", "host_blocks_total", b"host_blocks_total", "host_blocks_used", b"host_blocks_used", "leases_active", b"leases_active", "store_leases", b"store_leases", "store_tiers", b"store_tiers", "transfers_active", b"transfers_active", "transfers_ended", b"transfers_ended", "transport_choices", b"transport_choices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatsResponse: _TypeAlias = StatsResponse  # noqa: Y015
+
+@_typing.final
+class TransportChoices(_message.Message):
+    """How often one transport was taken for one reason."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSPORT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    transport: _builtins.str
+    """transport by name."""
+    reason: _builtins.str
+    """reason is "best", "fallback" (a better one failed), "retry" (it failed before) or "last_resort" (all failed)."""
+    count: _builtins.int
+    """count since the start."""
+    def __init__(
+        self,
+        *,
+        transport: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "reason", b"reason", "transport", b"transport"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TransportChoices: _TypeAlias = TransportChoices  # noqa: Y015
 
 @_typing.final
 class StoreTierStats(_message.Message):

@@ -10,6 +10,14 @@ from kvtransfer.region import Region
 from kvtransfer.transports.base import BlockRead, ReadKey, ReadStatus, StopSignal, Transport
 
 
+class TransportFailedError(TransferError):
+    """The transport is to blame, or may be: another one can do better. `timed_out`: it took all the time there was."""
+
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+
+
 @dataclass(frozen=True, slots=True)
 class WantedBlock:
     """Block `index` of a handle: what to read, the checksum that it must have, and the host block that it fills."""
@@ -41,11 +49,17 @@ def fetch_blocks(
             raise _error(status, block.index, transport.name)
     for block in wanted:
         if block_checksum(region.view(block.read.local_offset, block.read.length)) != block.checksum:
-            raise TransferError(
+            raise TransportFailedError(
                 f"block {block.index} came over {transport.name} with another checksum than its owner's"
             )
 
 
 def _error(status: ReadStatus, index: int, transport: str) -> TransferError:
-    kinds = {ReadStatus.STALE_INCARNATION: StaleIncarnationError, ReadStatus.LEASE_EXPIRED: LeaseExpiredError}
-    return kinds.get(status, TransferError)(f"block {index} could not be read over {transport}: {status.name}")
+    message = f"block {index} could not be read over {transport}: {status.name}"
+    if status is ReadStatus.STALE_INCARNATION:
+        return StaleIncarnationError(message)
+    if status is ReadStatus.LEASE_EXPIRED:
+        return LeaseExpiredError(message)
+    if status is ReadStatus.STOPPED:
+        return TransferError(message)
+    return TransportFailedError(message, timed_out=status is ReadStatus.TIMEOUT)

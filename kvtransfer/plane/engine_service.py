@@ -121,4 +121,8 @@ class EngineService(rpc.DataPlaneServicer):
             transfers_ended=meters.ended,
             store_leases=self._store.lease_count,
             store_tiers=tier_stats(self._store),
+            transport_choices=[
+                pb.TransportChoices(transport=name, reason=reason, count=count)
+                for (name, reason), count in self._context.peers.choices.items()
+            ],
         )

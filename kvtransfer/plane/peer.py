@@ -1,66 +1,110 @@
-"""One owner process as this reader knows it: channel, transport, and the threads that read from it."""
+"""One owner process as this reader knows it: channel, transports, and the threads that read from it."""
 
-import logging
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import ParamSpec, Self, TypeVar
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
 
 import grpc
 
-from halfmoon.errors import HalfmoonError, StaleIncarnationError
+from halfmoon.errors import HalfmoonError, StaleIncarnationError, TransferError
 from halfmoon.rpc import error_from_rpc, open_channel
 from halfmoon.v1 import kvtransfer_pb2 as pb
 from halfmoon.v1 import kvtransfer_pb2_grpc as rpc
 from halfmoon.wire import geometry_to_pb
+from kvtransfer.plane.block_fetch import TransportFailedError, WantedBlock, fetch_blocks
 from kvtransfer.plane.host import boot_id
+from kvtransfer.plane.routes import RouteBook, Routes
+from kvtransfer.plane.tasks import run_stoppable
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
-from kvtransfer.transports.base import Transport
-from kvtransfer.transports.choice import open_transport
+from kvtransfer.transports.base import ReadKey, StopSignal, Transport
+from kvtransfer.transports.choice import can_speak, open_transport, usable
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-_log = logging.getLogger(__name__)
+MOST_STREAMS = 2
+"""Of any transport."""
 
 
 class Peer:
     """Threads of its own, so that a peer that hangs delays nobody else's reads."""
 
-    def __init__(self, channel: grpc.aio.Channel, transport: Transport) -> None:
+    def __init__(self, spec: PlaneSpec, region: Region, channel: grpc.aio.Channel, routes: Routes) -> None:
         self.channel = channel
         self.stub: rpc.KvTransferAsyncStub = rpc.KvTransferStub(channel)
-        self.transport = transport
-        self._threads = ThreadPoolExecutor(transport.streams, thread_name_prefix=f"read-{transport.name}")
+        self._spec = spec
+        self._region = region
+        self._routes = routes
+        self._threads = ThreadPoolExecutor(MOST_STREAMS, thread_name_prefix="read-peer")
 
     @classmethod
-    async def connect(cls, spec: PlaneSpec, region: Region, endpoint: str, incarnation: int) -> Self:
+    async def connect(cls, spec: PlaneSpec, region: Region, book: RouteBook, endpoint: str, incarnation: int) -> Self:
         """Shakes hands with the process `incarnation` at `endpoint`.
 
         Raises StaleIncarnationError or IncompatibleError with both sides named, UnavailableError or DeadlineError.
         """
         channel = open_channel(endpoint)
+
+        def open_one(offered: pb.TransportEndpoint) -> Transport:
+            transport = open_transport(offered, connect_seconds=spec.connect_seconds, host=spec.peer_host)
+            transport.register(region)
+            return transport
+
         try:
             hello = await _hello(spec, channel, incarnation)
-            transport = open_transport(hello.transports, connect_seconds=spec.connect_seconds)
+            routes = Routes(book, (endpoint, incarnation), usable(hello.transports), open_one)
         except BaseException:
             await channel.close()
             raise
-        transport.register(region)
-        _log.info("reads from a peer", extra={"peer": hello.worker_id, "transport": transport.name, "at": endpoint})
-        return cls(channel, transport)
+        return cls(spec, region, channel, routes)
 
-    def submit(
-        self, work: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
-    ) -> Future[Result]:
-        """Runs blocking work for this peer, in the order given, `streams` at once."""
-        return self._threads.submit(work, *args, **kwargs)
+    @property
+    def streams(self) -> int:
+        """Batches that may be fetched at once to advantage."""
+        transport = self._routes.choose()
+        return transport.streams if transport is not None else 1
+
+    async def fetch(self, key: ReadKey, batch: Sequence[WantedBlock], *, deadline: float) -> str:
+        """Brings the blocks into place over the best transport; which it was. Errors as of `fetch_blocks`.
+
+        One that fails is left for the next at once, unless it has used up the time. Cancelled or failed, it returns
+        only when nothing writes to the blocks any more.
+        """
+        failed: list[str] = []
+        error = TransferError("no transport is left")
+        while (transport := self._routes.choose(failed)) is not None:
+            try:
+                await self._fetch_over(transport, key, batch, deadline)
+            except TransportFailedError as failure:
+                self._routes.failed(transport.name)
+                failed.append(transport.name)
+                error = failure
+                if failure.timed_out:
+                    break
+            else:
+                self._routes.worked(transport.name)
+                return transport.name
+        raise error
 
     async def close(self) -> None:
         """Gives everything up; when no read is under way."""
-        self.transport.close()
+        self._routes.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self.channel.close()
+
+    async def _fetch_over(
+        self, transport: Transport, key: ReadKey, batch: Sequence[WantedBlock], deadline: float
+    ) -> None:
+        stop = StopSignal()
+        job = self._threads.submit(
+            fetch_blocks,
+            transport,
+            self._region,
+            key,
+            batch,
+            read_seconds=self._spec.read_seconds,
+            deadline=deadline,
+            stop=stop,
+        )
+        await run_stoppable(job, stop)
 
 
 async def _hello(spec: PlaneSpec, channel: grpc.aio.Channel, incarnation: int) -> pb.HelloResponse:
@@ -71,7 +115,7 @@ async def _hello(spec: PlaneSpec, channel: grpc.aio.Channel, incarnation: int) -
         expected_incarnation=incarnation,
         model_fingerprint=spec.fingerprint,
         geometry=geometry_to_pb(spec.geometry),
-        transports=spec.transports,
+        transports=[name for name in spec.transports if can_speak(name)],
     )
     stub: rpc.KvTransferAsyncStub = rpc.KvTransferStub(channel)
     try:

@@ -1,7 +1,7 @@
 """The peers that this reader is connected to: one connection for each owner process, shared by its pulls."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ import grpc
 
 from halfmoon.errors import LeaseExpiredError, OverloadedError
 from kvtransfer.plane.peer import Peer
+from kvtransfer.plane.routes import RouteBook
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
 
@@ -30,8 +31,14 @@ class PeerBook:
     def __init__(self, spec: PlaneSpec, region: Region) -> None:
         self._spec = spec
         self._region = region
+        self._routes = RouteBook()
         self._entries: dict[tuple[str, int], _Entry] = {}
         self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def choices(self) -> Mapping[tuple[str, str], int]:
+        """How often which transport was chosen, by name and reason."""
+        return self._routes.choices
 
     @asynccontextmanager
     async def use(self, endpoint: str, incarnation: int) -> AsyncIterator[Peer]:
@@ -64,7 +71,7 @@ class PeerBook:
         for entry in list(self._entries.values()):
             if entry.endpoint == endpoint:
                 self._retire(entry)
-        connect = Peer.connect(self._spec, self._region, endpoint, incarnation)
+        connect = Peer.connect(self._spec, self._region, self._routes, endpoint, incarnation)
         entry = _Entry(endpoint, incarnation, asyncio.create_task(connect))
         entry.connecting.add_done_callback(lambda _: self._connected(entry))
         self._entries[endpoint, incarnation] = entry

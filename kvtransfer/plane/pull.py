@@ -85,7 +85,7 @@ class Pull:
             async with self._bounded():
                 seal = await self._receive(peer)
             await self._release(peer)
-            return self._summary(peer, seal)
+            return self._summary(seal)
 
     async def _receive(self, peer: Peer) -> pb.KvSeal:
         """All blocks and the seal, while the lease is kept."""
@@ -124,13 +124,13 @@ class Pull:
     def _deliver(self, block_index: int, offset: int) -> None:
         self._events.put_nowait(pb.PullResponse(block=pb.PulledBlock(block_index=block_index, offset=offset)))
 
-    def _summary(self, peer: Peer, seal: pb.KvSeal) -> pb.PullComplete:
+    def _summary(self, seal: pb.KvSeal) -> pb.PullComplete:
         moved = len(self.transfer.verified)
         began = self._reader.began
         return pb.PullComplete(
             seal=seal,
             bytes=moved * self._context.spec.layout.block_bytes,
-            transport=peer.transport.name if moved else "",
+            transport=self._reader.transport,
             seconds=0.0 if began is None else self._reader.ended - began,
         )
 

@@ -10,12 +10,12 @@ from kvtransfer.core.block_queue import Lane
 from kvtransfer.core.pool import BlockOwner, Use
 from kvtransfer.core.transfer import Transfer
 from kvtransfer.plane.batching import batch_blocks
-from kvtransfer.plane.block_fetch import WantedBlock, fetch_blocks
+from kvtransfer.plane.block_fetch import WantedBlock
 from kvtransfer.plane.context import PlaneContext
 from kvtransfer.plane.peer import Peer
 from kvtransfer.plane.progress import HandleProgress
-from kvtransfer.plane.tasks import first_error_group, run_stoppable
-from kvtransfer.transports.base import BlockRead, ReadKey, StopSignal
+from kvtransfer.plane.tasks import first_error_group
+from kvtransfer.transports.base import BlockRead, ReadKey
 
 
 class BlockReader:
@@ -40,12 +40,13 @@ class BlockReader:
         self._freed = asyncio.Event()
         self.began: float | None = None
         self.ended = 0.0
+        self.transport = ""
 
     async def run(self, peer: Peer, progress: HandleProgress) -> None:
         """Returns when all blocks are delivered. However it ends, nothing is written any more, no block FILLING."""
         try:
             async with first_error_group() as group:
-                for _ in range(peer.transport.streams):
+                for _ in range(peer.streams):
                     group.create_task(self._read_batches(peer, progress))
         finally:
             self._context.blocks.release(self._context.blocks.held_by(self._filling), self._filling)
@@ -55,7 +56,7 @@ class BlockReader:
         self._freed.set()
 
     async def _read_batches(self, peer: Peer, progress: HandleProgress) -> None:
-        while batch := await self._next_batch(progress, peer.transport.streams):
+        while batch := await self._next_batch(progress, peer.streams):
             await self._read(peer, batch)
 
     async def _next_batch(self, progress: HandleProgress, streams: int) -> Sequence[WantedBlock]:
@@ -90,22 +91,11 @@ class BlockReader:
     async def _read(self, peer: Peer, batch: Sequence[WantedBlock]) -> None:
         if self.began is None:
             self.began = time.monotonic()
-        stop = StopSignal()
-        job = peer.submit(
-            fetch_blocks,
-            peer.transport,
-            self._context.region,
-            self._key,
-            batch,
-            read_seconds=self._context.spec.read_seconds,
-            deadline=self._transfer.deadline,
-            stop=stop,
-        )
-        await run_stoppable(job, stop)
+        self.transport = await peer.fetch(self._key, batch, deadline=self._transfer.deadline)
         self.ended = time.monotonic()
         for block in batch:
             self._transfer.mark_verified(block.index)
             self._context.blocks.hand_over(block.host_block, self._filling, self._delivered)
             self._context.delivered[block.host_block] = block.index
-            self._context.meters.bytes_read[peer.transport.name] += block.read.length
+            self._context.meters.bytes_read[self.transport] += block.read.length
             self._deliver(block.index, block.read.local_offset)

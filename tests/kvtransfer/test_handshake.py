@@ -17,7 +17,7 @@ from kvtransfer.plane.owner import Owner
 from kvtransfer.plane.peer_service import PeerService
 from kvtransfer.plane.prefix_store import PrefixStore
 from kvtransfer.region import Region
-from kvtransfer.transports.choice import open_transport
+from kvtransfer.transports.choice import usable
 from tests.kvtransfer.planes import GEOMETRY, plane_spec
 
 SPEC = plane_spec("owner", 7)
@@ -114,12 +114,11 @@ def endpoints(**addresses: str) -> list[pb.TransportEndpoint]:
     return [pb.TransportEndpoint(name=name, address=address) for name, address in addresses.items()]
 
 
-def test_the_first_usable_transport_is_taken(tmp_path: Path) -> None:
+def test_a_socket_that_is_not_here_leaves_the_other_transports(tmp_path: Path) -> None:
     unreachable = str(tmp_path / "shm.sock")
-    transport = open_transport(endpoints(shm=unreachable, tcp="127.0.0.1:9"), connect_seconds=1.0)
-    assert transport.name == "tcp"
+    assert [each.name for each in usable(endpoints(shm=unreachable, tcp="127.0.0.1:9"))] == ["tcp"]
 
 
-def test_no_usable_transport_is_refused_with_what_was_offered(tmp_path: Path) -> None:
-    with pytest.raises(IncompatibleError, match=r"\['shm', 'smoke'\]"):
-        open_transport(endpoints(shm=str(tmp_path / "shm.sock"), smoke="x"), connect_seconds=1.0)
+def test_no_usable_transport_is_refused_with_what_was_offered_and_why(tmp_path: Path) -> None:
+    with pytest.raises(IncompatibleError, match=r"\['shm', 'smoke'\].* is not here; smoke is unknown"):
+        usable(endpoints(shm=str(tmp_path / "shm.sock"), smoke="x"))
