@@ -15,12 +15,12 @@ from tests.kvtransfer.store.pages import get, hashes, page_hash, put, write
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-BLOCKS, BOUND, LEASE = 12, 8, 0.6
+BLOCKS, BOUND, LEASE = 12, 8, 1.5
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running() -> AsyncIterator[DataPlane]:
-    """Twelve host blocks, eight of them for the store, two kept for pulls; leases of 0.6 s."""
+    """Twelve host blocks, eight of them for the store, two kept for pulls; leases of 1.5 s."""
     spec = plane_spec("a", 1, host_blocks=BLOCKS, store_blocks=BOUND, pull_reserve=2, lease_seconds=LEASE)
     async with planes(spec) as (plane,):
         yield plane

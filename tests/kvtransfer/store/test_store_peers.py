@@ -16,7 +16,7 @@ from tests.kvtransfer.store.pages import content, get, hashes, put
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-LEASE = 1.0
+LEASE = 2.0
 Pair = tuple[DataPlane, DataPlane]
 
 
@@ -93,10 +93,9 @@ async def test_lent_pages_stay_until_the_lease_ends_and_no_longer(pair: Pair) ->
 async def test_a_lease_is_never_longer_than_the_owner_gives(pair: Pair) -> None:
     owner, reader = pair
     await put(owner, 40)
-    reader_spec_lease = 30.0
     handle = await reader.store.acquire_from(owner.endpoint, hashes(40), 0.0)
     assert handle is not None
-    assert handle.lease_ms == LEASE * 1000 < reader_spec_lease * 1000
+    assert handle.lease_ms == LEASE * 1000 < plane_spec("reader", 2).lease_seconds * 1000
     await read(reader, handle, [0])
 
 

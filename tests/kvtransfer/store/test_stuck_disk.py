@@ -39,7 +39,7 @@ async def test_calls_puts_and_leases_go_on(plane: DataPlane) -> None:
         assert await get(plane, number, timeout=0.0) == 1
         await plane.stats()
         slowest = max(slowest, time.monotonic() - began)
-    assert slowest < 1.0
+    assert slowest < 2.0
     assert (await plane.stats()).store_tiers["disk"].stored == 1
 
 
