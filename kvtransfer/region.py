@@ -43,13 +43,14 @@ class Region:
         return cls(fd, mmap.mmap(fd, os.fstat(fd).st_size))
 
     @classmethod
-    def attach_readonly(cls, fd: int, size: int) -> Self:
+    def attach_readonly(cls, fd: int, size: int | None) -> Self:
         """Maps a peer's memory for reading; takes over `fd`, also on errors.
 
-        Raises TransferError unless it has exactly `size` bytes and can never shrink: reading past the end of memory
-        that its owner has cut is a bus error.
+        Raises TransferError unless it has exactly `size` bytes (where that is known) and can never shrink: reading
+        past the end of memory that its owner has cut is a bus error.
         """
         try:
+            size = os.fstat(fd).st_size if size is None else size
             if not fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK or os.fstat(fd).st_size != size:
                 raise TransferError(f"the peer's memory is not a sealed region of {size} bytes")
             return cls(fd, mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ))

@@ -23,6 +23,7 @@ from kvtransfer.proofs import new_handle_id
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
 from kvtransfer.transports.base import BlockRead, ReadGate, ReadKey, ReadStatus, StopSignal, Transport, TransportServer
+from kvtransfer.transports.lease_board import LeaseBoard
 from kvtransfer.transports.shm import ShmTransport
 from kvtransfer.transports.shm_server import ShmServer
 from kvtransfer.transports.tcp import TcpTransport
@@ -75,7 +76,9 @@ class TransportOwner:
         layout = case.layout
         geometry = PageGeometry(layers=1, kv_heads=1, page_size=case.block_bytes // 2, head_dim=1, dtype="uint8")
         spec = PlaneSpec("bench", _INCARNATION, "bench", geometry, layout.count, host=_HOST, lease_seconds=_SECONDS)
-        owner = Owner(spec, self._region, HostBlocks(spec))
+        board = LeaseBoard(layout)
+        self._stack.callback(board.close)
+        owner = Owner(spec, self._region, HostBlocks(spec), board)
         handle = await owner.offer(new_handle_id(), "bench", layout.count, _SECONDS)
         checksums = {block: self._checksum(case, block) for block in handle.blocks}
         owner.publish(handle.handle_id, 0, checksums.values())

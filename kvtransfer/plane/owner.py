@@ -19,6 +19,7 @@ from kvtransfer.proofs import handle_tag, new_handle_id
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
 from kvtransfer.transports.base import BlockRead, Grant, ReadStatus
+from kvtransfer.transports.lease_board import LeaseBoard
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,10 @@ class HandleNews:
 class Owner:
     """All handles of this process; the `ReadGate` of its transport servers. Thread-safe where `ReadGate` says so."""
 
-    def __init__(self, spec: PlaneSpec, region: Region, blocks: HostBlocks) -> None:
+    def __init__(self, spec: PlaneSpec, region: Region, blocks: HostBlocks, board: LeaseBoard | None = None) -> None:
         self.incarnation = spec.incarnation
         self.region = region
+        self.board = board
         self._layout = spec.layout
         self._blocks = blocks
         self._loop = asyncio.get_running_loop()
@@ -109,7 +111,9 @@ class Owner:
     def renew(self, handle_id: bytes) -> float:
         """See `HandleTable.renew`."""
         with self._lock:
-            return self._table.renew(handle_id, time.monotonic())
+            lease = self._table.renew(handle_id, time.monotonic())
+            self._show(self._table.find(handle_id, time.monotonic()))
+            return lease
 
     def release(self, handle_id: bytes) -> bool:
         """See `HandleTable.release`."""
@@ -131,6 +135,7 @@ class Owner:
         with self._lock:
             self._table.renew(handle_id, time.monotonic())
             handle = self._table.find(handle_id, time.monotonic())
+            self._show(handle)
         changed = asyncio.Event()
         self._watchers.setdefault(handle_id, set()).add(changed)
         try:
@@ -179,7 +184,18 @@ class Owner:
             failure = handle.failure if ended else ""
             return HandleNews(handle.ready_count, tuple(handle.checksums[known:]), seal, failure)
 
+    def _show(self, handle: Handle) -> None:
+        """On the board, where the pages of the prefix store are not: several handles may have them."""
+        if self.board is None or handle.lent:
+            return
+        ready = handle.blocks[: handle.ready_count]
+        if handle.state is HandleState.ENDED:
+            self.board.clear(ready, handle.tag)
+        else:
+            self.board.post(ready, handle.tag, handle.expires)
+
     def _changed(self, handle: Handle) -> None:
+        self._show(handle)
         self._loop.call_soon_threadsafe(self._wake, handle.handle_id)
 
     def _wake(self, handle_id: bytes) -> None:

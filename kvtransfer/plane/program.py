@@ -20,6 +20,7 @@ from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
 from kvtransfer.store.tiers import open_tiers
 from kvtransfer.transports.base import TransportServer
+from kvtransfer.transports.lease_board import LeaseBoard
 from kvtransfer.transports.mooncake_server import MooncakeServer
 from kvtransfer.transports.shm_server import ShmServer
 from kvtransfer.transports.tcp_server import TcpServer, format_address
@@ -42,7 +43,9 @@ async def start_plane(spec: PlaneSpec, region: Region, folder: Path, stack: Asyn
     blocks = HostBlocks(spec, [tier.name for tier in tiers])
     store = PrefixStore(spec, region, blocks, tiers)
     stack.push_async_callback(store.close)
-    owner = Owner(spec, region, blocks)
+    board = LeaseBoard(spec.layout)
+    stack.callback(board.close)
+    owner = Owner(spec, region, blocks, board)
     peers = PeerBook(spec, region)
     context = PlaneContext(spec, region, blocks, peers)
     pulls = PullBook(context)

@@ -4,9 +4,11 @@ An owner runs one `TransportServer` for each transport; it serves ranges of publ
 their handle's secret. A reader holds one `Transport` for each (peer process, transport).
 
 Memory. The owner's blocks stay as they are from the moment that `ReadGate.begin` grants a read until `ReadGate.end`; a
-server calls `end` when it touches the blocks no more, and tells the reader what `end` said. The reader's destination
-belongs to the transport while `read_batch` runs, and to the caller before and after: `read_batch` returns only when
-nothing writes to the destination any more, however it ends. A destination whose status is not OK holds garbage.
+server calls `end` when it touches the blocks no more, and tells the reader what `end` said. A reader on the same host
+may copy without a grant where a `LeaseBoard` shows, before and after, that the lease held all the time. The reader's
+destination belongs to the transport while `read_batch` runs, and to the caller before and after: `read_batch` returns
+only when nothing writes to the destination any more, however it ends. A destination whose status is not OK holds
+garbage.
 
 Threads. `read_batch` blocks. It may run in several threads at once, up to `streams` of them to advantage; the
 destinations must not overlap. `close` may come from any thread: it ends reads under way with UNREACHABLE, and waits
@@ -24,10 +26,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kvtransfer.core.handle import Read
 from kvtransfer.region import Region
+
+if TYPE_CHECKING:
+    from kvtransfer.transports.lease_board import LeaseBoard
 
 
 class ReadStatus(IntEnum):
@@ -170,6 +175,10 @@ class ReadGate(Protocol):
     @property
     def region(self) -> Region:
         """The host pool."""
+
+    @property
+    def board(self) -> "LeaseBoard | None":
+        """What `shm` readers see of the leases, if there is one."""
 
     def secret_of(self, tag: bytes) -> bytes | None:
         """The handle id behind a public name; None when there is no such handle."""

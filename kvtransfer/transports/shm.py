@@ -1,27 +1,24 @@
 """The reader's side of `shm`: maps the owner's memory once and copies from it, between two words with the owner."""
 
-import array
-import os
 import socket
-import struct
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from halfmoon.errors import TransferError
+from kvtransfer.core.recent import RecentSet
+from kvtransfer.proofs import handle_tag
 from kvtransfer.region import Region
 from kvtransfer.transports import wire
 from kvtransfer.transports.base import BlockRead, ReadKey, ReadStatus, StopSignal
 from kvtransfer.transports.batch import BatchRefusedError, require_ok, run_batch
 from kvtransfer.transports.connection import Connection, ConnectionPool
-from kvtransfer.transports.sockets import PeerClosedError, within
-from kvtransfer.transports.wire import WireError
+from kvtransfer.transports.shm_memory import OwnerMemory, ReceivedMemory, receive_message
+from kvtransfer.transports.sockets import PeerClosedError, is_quiet, within
 
-_RIGHTS_SPACE = socket.CMSG_SPACE(struct.calcsize("i"))
 _FEW_BYTES = 1 << 20
 """Batches up to this size are copied so that the copy stays in the processor's cache, where it is checked next."""
 
@@ -29,6 +26,8 @@ _PIECE_BYTES = 64 << 10
 """Shorter than what `kvtransfer.environment` has the C library write past the cache."""
 
 _WHOLE = sys.maxsize
+_REMEMBERED = 1024
+"""Handles whose secret the owner has seen proved."""
 
 
 class ShmTransport:
@@ -45,8 +44,9 @@ class ShmTransport:
         self._pool = ConnectionPool(self._connect, connect_seconds=connect_seconds)
         self._lock = threading.Lock()
         self._region: Region | None = None
-        self._remote: Region | None = None
+        self._remote: OwnerMemory | None = None
         self._remote_incarnation = 0
+        self._proven: RecentSet[bytes] = RecentSet(_REMEMBERED)
         self._closed = False
 
     def register(self, region: Region) -> None:
@@ -84,9 +84,11 @@ class ShmTransport:
     ) -> list[ReadStatus]:
         sock, session = connection.sock, connection.session
         remote = self._mapped(key.incarnation)
+        if remote is not None and self._copied_unasked(sock, remote, key, reads, deadline, stop):
+            return [ReadStatus.OK] * len(reads)
         request = session.request(key, reads, wire.WANT_MEMORY if remote is None else 0)
         within(sock, deadline, lambda: sock.send(request))
-        message, memory = _receive(sock, wire.REPLY_BYTES + len(reads), deadline)
+        message, memory = receive_message(sock, wire.REPLY_BYTES + len(reads), deadline)
         try:
             reply, said = wire.Reply.unpack(message[: wire.REPLY_BYTES]), message[wire.REPLY_BYTES :]
             require_ok(session.check_reply(key, reply, said))
@@ -94,11 +96,34 @@ class ShmTransport:
         finally:
             memory.close()
         statuses = wire.unpack_statuses(said)
-        self._copy(remote, reads, statuses, deadline, stop)
+        self._copy(remote.region, reads, statuses, deadline, stop)
         within(sock, deadline, lambda: sock.send(session.end()))
-        ended, _ = _receive(sock, wire.TRAILER_BYTES, deadline)
+        ended, _ = receive_message(sock, wire.TRAILER_BYTES, deadline)
         require_ok(session.check_trailer(wire.Trailer.unpack(ended)))
+        with self._lock:
+            self._proven.add(key.handle_id)
         return statuses
+
+    def _copied_unasked(
+        self,
+        sock: socket.socket,
+        remote: OwnerMemory,
+        key: ReadKey,
+        reads: Sequence[BlockRead],
+        deadline: float,
+        stop: StopSignal,
+    ) -> bool:
+        """True when the owner's board and the life of its process vouch for the copy; in any doubt the owner is asked.
+
+        For handles whose secret has been proved before.
+        """
+        if remote.board is None or key.handle_id not in self._proven:
+            return False
+        claim = remote.board.claim(handle_tag(key.handle_id), reads)
+        if claim is None or not claim.holds(time.monotonic()):
+            return False
+        self._copy(remote.region, reads, [ReadStatus.OK] * len(reads), deadline, stop)
+        return is_quiet(sock) and claim.holds(time.monotonic())
 
     def _copy(
         self,
@@ -123,11 +148,11 @@ class ShmTransport:
                 _, offset, length, local_offset = read
                 _copy(target(local_offset, length), source(offset, length), piece)
 
-    def _mapped(self, incarnation: int) -> Region | None:
+    def _mapped(self, incarnation: int) -> OwnerMemory | None:
         with self._lock:
             return self._remote if self._remote_incarnation == incarnation else None
 
-    def _map(self, memory: "ReceivedMemory", incarnation: int, size: int) -> Region:
+    def _map(self, memory: ReceivedMemory, incarnation: int, size: int) -> OwnerMemory:
         """Maps what came with the first reply of a process, for all batches after it."""
         with self._lock:
             if self._closed:
@@ -137,53 +162,9 @@ class ShmTransport:
             return self._remote
 
 
-class ReceivedMemory:
-    """Descriptors that came with a message; whoever receives them must close them."""
-
-    def __init__(self, fds: list[int]) -> None:
-        self._fds = fds
-
-    def map(self, size: int) -> Region:
-        """Raises WireError unless the first is a sealed region of `size` bytes."""
-        if not self._fds:
-            raise WireError("the reply came without memory")
-        try:
-            region = Region.attach_readonly(self._fds.pop(0), size)
-        except TransferError as error:
-            raise WireError(error.message) from error
-        region.close_fd()
-        return region
-
-    def close(self) -> None:
-        """Closes what was not mapped; idempotent."""
-        while self._fds:
-            os.close(self._fds.pop())
-
-
 def _copy(target: NDArray[np.uint8], source: NDArray[np.uint8], piece: int) -> None:
     if source.size <= piece:
         np.copyto(target, source)
         return
     for start in range(0, source.size, piece):
         np.copyto(target[start : start + piece], source[start : start + piece])
-
-
-def _receive(sock: socket.socket, limit: int, deadline: float) -> tuple[bytes, ReceivedMemory]:
-    message, ancillary, flags, _ = within(
-        sock, deadline, lambda: sock.recvmsg(limit, _RIGHTS_SPACE, socket.MSG_CMSG_CLOEXEC)
-    )
-    memory = ReceivedMemory(_descriptors(ancillary))
-    if message and not flags & socket.MSG_TRUNC:
-        return message, memory
-    memory.close()
-    if message:
-        raise WireError("a message is longer than it may be")
-    raise PeerClosedError
-
-
-def _descriptors(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
-    fds = array.array("i")
-    for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            fds.frombytes(data[: len(data) // fds.itemsize * fds.itemsize])
-    return fds.tolist()

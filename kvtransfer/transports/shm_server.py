@@ -77,7 +77,9 @@ class ShmServer:
         return True
 
     def _send_reply(self, sock: socket.socket, reply: bytes, deadline: float, *, with_memory: bool) -> None:
-        rights = array.array("i", [self._gate.region.fd]).tobytes()
+        board = self._gate.board
+        memory = [self._gate.region.fd] if board is None else [self._gate.region.fd, board.fd]
+        rights = array.array("i", memory).tobytes()
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if with_memory else []
         within(sock, deadline, lambda: sock.sendmsg([reply], ancillary))
 

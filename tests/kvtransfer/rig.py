@@ -18,6 +18,7 @@ from kvtransfer.proofs import new_handle_id
 from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
 from kvtransfer.transports.base import BlockRead, Grant, ReadKey, ReadStatus, StopSignal, Transport
+from kvtransfer.transports.lease_board import LeaseBoard
 from tests.kvtransfer.kinds import kind_named
 
 INCARNATION = 0xFEED
@@ -36,6 +37,7 @@ class Gate:
         self._owner = owner
         self.incarnation = owner.incarnation
         self.region = owner.region
+        self.board = owner.board
         self.on_begin: Callable[[], object] = lambda: None
         self.on_end: Callable[[], object] = lambda: None
         self.on_ended: Callable[[], object] = lambda: None
@@ -69,12 +71,15 @@ class Gate:
 class Rig:
     """`block_count` blocks of random bytes; everything in it is taken down by `rig`."""
 
-    def __init__(self, transport: str, folder: Path, spec: PlaneSpec, address: str = "") -> None:
+    def __init__(
+        self, transport: str, folder: Path, spec: PlaneSpec, address: str = "", *, board: bool = False
+    ) -> None:
         self.spec = spec
         self.layout = spec.layout
         self.region = Region.create(spec.layout.total_bytes)
         self.blocks = HostBlocks(spec)
-        self.owner = Owner(spec, self.region, self.blocks)
+        self._board = LeaseBoard(spec.layout) if board else None
+        self.owner = Owner(spec, self.region, self.blocks, self._board)
         self.gate = Gate(self.owner)
         self.name = transport
         self._readers: list[tuple[Transport, Region]] = []
@@ -111,6 +116,8 @@ class Rig:
             transport.close()
             local.close()
         self.server.close()
+        if self._board is not None:
+            self._board.close()
         assert (self.server.connection_count, self.owner.read_count) == (0, 0)
         self.region.close()
 
@@ -125,11 +132,12 @@ async def rig(
     lease: float = 30.0,
     incarnation: int = INCARNATION,
     address: str = "",
+    board: bool = False,
 ) -> AsyncIterator[Rig]:
-    """A rig that is gone, with all its threads, when the body ends."""
+    """A rig that is gone, with all its threads, when the body ends. With a `board`, `shm` readers see its leases."""
     geometry = byte_geometry(block_bytes)
     spec = PlaneSpec("owner", incarnation, "model", geometry, block_count, lease_seconds=lease, read_seconds=0.5)
-    made = Rig(transport, folder, spec, address)
+    made = Rig(transport, folder, spec, address, board=board)
     try:
         yield made
     finally:
