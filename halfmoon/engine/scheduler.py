@@ -63,8 +63,8 @@ class Scheduler:
         self.prefilling: list[Sequence] = []
         self.running: list[Sequence] = []
         self.pace = pace or Pace()
-        self.may_hold: Callable[[bytes], bool] = lambda content: False
-        """Whether the prefix store below may have a page."""
+        self.may_hold: Callable[[bytes], bool] | None = None
+        """Whether the prefix store below may have a page; None while there is no store."""
         self._buckets = buckets
         self._page_size = page_size
         self._salt = salt
@@ -206,7 +206,7 @@ class Scheduler:
     def _sought(self, sequence: Sequence, cached: int) -> tuple[bytes, ...]:
         """The pages after the `cached` ones for which it is worth to ask a prefix store before they are computed."""
         job, rest = sequence.job, tuple(sequence.hashes[cached:])
-        if not rest or not job.computes or job.begun:
+        if self.may_hold is None or not rest or not job.computes or job.begun:
             return ()
         source = job.request.source
         return rest if self.may_hold(rest[0]) or (source is not None and source.pages > cached) else ()

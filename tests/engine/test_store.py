@@ -226,6 +226,15 @@ def test_pages_of_another_worker_are_looked_for_when_it_is_said_that_it_has_them
     run(core, outcome)
 
 
+def test_without_a_store_nothing_is_looked_for_whatever_others_have(runner: Runner) -> None:
+    core = make_core(runner)
+    source = PageSource("127.0.0.1:1", 3)
+    outcome = Outcome(EngineRequest("near", prompt(70, 7), greedy(2), Task.GENERATE, source=source))
+    core.submit(outcome.request, outcome.take)
+    run(core, outcome)
+    assert outcome.error is None
+
+
 def test_a_prompt_whose_logprobs_are_wanted_is_computed(core: EngineCore, store: DictStore) -> None:
     ids = prompt(5 * PAGE_SIZE, 4)
     serve(core, store, submit(core, ids, greedy(2)))
