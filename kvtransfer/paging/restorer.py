@@ -24,6 +24,9 @@ _LEAST_SECONDS = 0.5
 _UNMEASURED_SECONDS = 2.0
 """What it may take where nobody knows how long the pages would take to compute."""
 
+_AVOID_SECONDS = 10.0
+"""For so long a peer is not asked again after it did not answer, or gave what cannot be used."""
+
 _PAGES_AT_ONCE = 4
 """Pages that the engine takes between two steps."""
 
@@ -33,12 +36,13 @@ _PAGES_PER_LEASE = 32
 
 @dataclass(slots=True)
 class _Search:
-    """`found` pages are right; the engine `waits` until it says otherwise."""
+    """`found` pages are right; the engine `waits` until it says otherwise; `asking` is the peer whose turn it is."""
 
     sought: PagesSought
     deadline: float
     found: int = 0
     waits: bool = True
+    asking: str = ""
 
     @property
     def rest(self) -> tuple[bytes, ...]:
@@ -58,6 +62,7 @@ class PageRestorer:
         self._engine = engine
         self._plane = plane
         self._shape, self._dtype = geometry.shape, np.dtype(geometry.dtype)
+        self._avoided: dict[str, float] = {}
 
     async def restore(self, sought: PagesSought) -> int:
         """Looks in the own store, then where the request says. Returns how many leading pages were found."""
@@ -68,6 +73,8 @@ class PageRestorer:
                 await self._from_own_store(search)
                 await self._from_peer(search)
         except (HalfmoonError, TimeoutError) as error:
+            if search.asking:
+                self._avoided[search.asking] = asyncio.get_running_loop().time() + _AVOID_SECONDS
             _log.warning(
                 "pages were not found in time",
                 extra={"request_id": sought.request_id, "found": search.found, "error": str(error) or "too late"},
@@ -93,6 +100,10 @@ class PageRestorer:
         source, first = search.sought.source, search.sought.first
         if source is None or not (wanted := search.rest[: max(0, source.pages - first - search.found)]):
             return
+        if self._avoided.get(source.endpoint, 0.0) > asyncio.get_running_loop().time():
+            return
+        self._avoided.pop(source.endpoint, None)
+        search.asking = source.endpoint
         handle = await self._plane.store.acquire_from(source.endpoint, wanted, search.seconds_left)
         if handle is not None:
             _check_handle(handle, wanted)

@@ -108,19 +108,22 @@ async def test_a_source_that_is_not_there_costs_no_answer(runners: tuple[Runner,
         await lonely.assert_at_rest()
 
 
-async def test_a_source_that_hangs_costs_a_bounded_time(runners: tuple[Runner, Runner], expected: Tokens) -> None:
+async def test_a_source_that_hangs_costs_a_bounded_time_once(
+    runners: tuple[Runner, Runner], expected: Tokens, caplog: pytest.LogCaptureFixture
+) -> None:
     async with storing(runners[0]) as owner, storing(runners[1]) as other:
-        await answers(owner, PROMPTS[:2])
+        await answers(owner, PROMPTS[:3])
         await settled(owner)
         source = kvtransfer_pb2.KvSource(endpoint=owner.plane.endpoint, pages=7)
         assert await answers(other, PROMPTS[:1], source) == expected[:1]
         os.kill(owner.plane.pid, signal.SIGSTOP)
         try:
             async with asyncio.timeout(10):
-                assert await answers(other, PROMPTS[1:2], source) == expected[1:2]
+                assert await answers(other, PROMPTS[1:3], source) == expected[1:3]
         finally:
             os.kill(owner.plane.pid, signal.SIGCONT)
-        assert computed(other) == len(PROMPTS[0]) - 7 * PAGE_SIZE + len(PROMPTS[1])
+        assert computed(other) == len(PROMPTS[0]) - 7 * PAGE_SIZE + len(PROMPTS[1]) + len(PROMPTS[2])
+        assert [each.message for each in caplog.records].count("pages were not found in time") == 1
         await other.assert_at_rest()
 
 
