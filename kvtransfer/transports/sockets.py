@@ -74,11 +74,19 @@ def receive_into(sock: socket.socket, buffers: Sequence[memoryview], deadline: f
         rest = _after(rest, count)
 
 
+def receive_some(sock: socket.socket, most: int, deadline: float | None) -> bytes:
+    """What arrives next, at least a byte; errors as of `receive_into`."""
+    data = within(sock, deadline, partial(sock.recv, most))
+    if not data:
+        raise PeerClosedError
+    return data
+
+
 def receive_exactly(sock: socket.socket, size: int, deadline: float | None) -> bytes:
     """`size` bytes; errors as of `receive_into`."""
-    data = within(sock, deadline, partial(sock.recv, size, socket.MSG_WAITALL)) if size else b""
+    data = b""
     while len(data) < size:
-        more = within(sock, deadline, partial(sock.recv, size - len(data), socket.MSG_WAITALL)) if data else b""
+        more = within(sock, deadline, partial(sock.recv, size - len(data), socket.MSG_WAITALL))
         if not more:
             raise PeerClosedError
         data += more

@@ -9,7 +9,7 @@ from kvtransfer.transports import wire
 from kvtransfer.transports.base import BlockRead, ReadKey, ReadStatus, StopSignal
 from kvtransfer.transports.batch import require_ok, run_batch
 from kvtransfer.transports.connection import Connection, ConnectionPool
-from kvtransfer.transports.sockets import receive_exactly, receive_into, send_all
+from kvtransfer.transports.sockets import receive_exactly, receive_into, receive_some, send_all
 from kvtransfer.transports.tcp_server import parse_address, tune
 
 
@@ -48,9 +48,7 @@ class TcpTransport:
         sock, session = connection.sock, connection.session
         places = self._places(reads)
         send_all(sock, [memoryview(session.request(key, reads))], deadline)
-        reply = wire.Reply.unpack(receive_exactly(sock, wire.REPLY_BYTES, deadline))
-        require_ok(reply.status)
-        said = receive_exactly(sock, len(reads), deadline)
+        reply, said = _receive_reply(sock, len(reads), deadline)
         require_ok(session.check_reply(key, reply, said))
         statuses = wire.unpack_statuses(said)
         wanted = [place for place, status in zip(places, statuses, strict=True) if status is ReadStatus.OK]
@@ -63,6 +61,17 @@ class TcpTransport:
         if self._region is None:
             raise RuntimeError("no region is registered")
         return [self._region.view(read.local_offset, read.length).data for read in reads]
+
+
+def _receive_reply(sock: socket.socket, count: int, deadline: float) -> tuple[wire.Reply, bytes]:
+    """The reply and the status of each range; a refusal comes without, and nothing follows it."""
+    data = receive_some(sock, wire.REPLY_BYTES + count, deadline)
+    if len(data) < wire.REPLY_BYTES:
+        data += receive_exactly(sock, wire.REPLY_BYTES - len(data), deadline)
+    reply = wire.Reply.unpack(data[: wire.REPLY_BYTES])
+    require_ok(reply.status)
+    missing = wire.REPLY_BYTES + count - len(data)
+    return reply, data[wire.REPLY_BYTES :] + receive_exactly(sock, missing, deadline)
 
 
 def connect(peer: tuple[str, int], deadline: float) -> socket.socket:
