@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.experimental import transfer
 
@@ -33,7 +33,7 @@ class DeviceLink:
         self._server = transfer.start_transfer_server(device.client, f"{listening}:0", [f"{listening}:0"] * _CHANNELS)
         port = self._server.address().rpartition(":")[2]
         self.address = f"{_numeric(advertised_host or host)}:{port}"
-        self._nothing = jnp.zeros((1,), jnp.uint8)
+        self._nothing = jax.device_put(np.zeros(1, np.uint8))
         self._connections: dict[str, transfer.TransferConnection] = {}
         self._lent: dict[int, float] = {}
         self._has_lent = False

@@ -60,6 +60,7 @@ def test_every_action_on_models_has_a_page(action: str, capsys: pytest.CaptureFi
         (["serve", "--prefill", "0"], "'0' is less than 1"),
         (["serve", "--dtype", "int3"], "'int3'"),
         (["serve", "--transports", "pigeon"], "unknown transport 'pigeon'"),
+        (["serve", "--transports", "jax"], "jax needs another transport beside it"),
         (["serve", "--role", "decode"], "'decode'"),
         (["serve", "--drain", "5"], "--drain"),
         (["gateway"], "--router"),
