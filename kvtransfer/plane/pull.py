@@ -20,7 +20,7 @@ from kvtransfer.plane.context import PlaneContext
 from kvtransfer.plane.peer import Peer
 from kvtransfer.plane.progress import HandleProgress
 from kvtransfer.plane.reader import BlockReader
-from kvtransfer.plane.tasks import first_error_group, wait_done
+from kvtransfer.plane.tasks import first_error_group, let_go, wait_done
 
 _log = logging.getLogger(__name__)
 
@@ -141,6 +141,7 @@ class Pull:
         self._span.end()
 
     def _fail(self, error: Exception, reason: str) -> None:
+        let_go(error)
         self._error = error
         self.transfer.fail(reason)
 

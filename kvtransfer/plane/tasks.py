@@ -1,6 +1,7 @@
 """Small additions to asyncio's tasks."""
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -45,6 +46,21 @@ async def run_stoppable(job: "Future[Result]", stop: StopSignal) -> Result:
         stop.set()
         await wait_done(waited)
         raise
+
+
+def let_go(error: BaseException) -> None:
+    """Clears the frames that an error came through, and those of its causes; its traceback can still be logged.
+
+    They would keep what they worked with, such as a peer that is closed, until the garbage collector comes by.
+    """
+    causes: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while causes:
+        cause = causes.pop()
+        if cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            traceback.clear_frames(cause.__traceback__)
+            causes += [cause.__cause__, cause.__context__]
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

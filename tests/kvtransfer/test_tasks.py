@@ -3,12 +3,14 @@
 import asyncio
 import threading
 import time
+import traceback
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from halfmoon.errors import TransferError, UnavailableError
-from kvtransfer.plane.tasks import first_error_group, run_stoppable, wait_done
+from kvtransfer.plane.tasks import first_error_group, let_go, run_stoppable, wait_done
 from kvtransfer.settling import Settling
 from kvtransfer.transports.base import StopSignal
 
@@ -123,3 +125,28 @@ def test_a_stop_runs_what_is_attached_and_nothing_after() -> None:
     with stop.attached(lambda: calls.append("late")):
         pass
     assert (calls, stop.stopped) == (["attached", "late"], True)
+
+
+class Held:
+    """Something that can be seen to go away."""
+
+
+async def test_an_error_that_lets_go_keeps_its_traceback_and_nothing_that_it_came_through() -> None:
+    gone: list[weakref.ref[Held]] = []
+
+    async def fail() -> None:
+        held = Held()
+        gone.append(weakref.ref(held))
+        try:
+            raise OSError("broken")
+        except OSError as error:
+            raise TransferError("no bytes") from error
+
+    try:
+        async with first_error_group() as group:
+            group.create_task(fail())
+    except TransferError as error:
+        caught = error
+    let_go(caught)
+    assert gone[0]() is None
+    assert "in fail" in "".join(traceback.format_exception(caught))
