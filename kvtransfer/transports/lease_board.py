@@ -50,8 +50,9 @@ class LeaseBoard:
         self._marks[places[self._marks[places] == _mark(tag)]] = _NOBODY
 
     def close(self) -> None:
-        """Readers keep what they have mapped; it says that nobody has anything."""
+        """Readers keep what they have mapped; it says that nobody has anything, whatever is posted later."""
         self._marks[:] = _NOBODY
+        self._marks, self._expiries = self._marks.copy(), self._expiries.copy()
         self._region.close()
 
 

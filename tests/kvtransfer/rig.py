@@ -132,9 +132,9 @@ async def rig(
     lease: float = 30.0,
     incarnation: int = INCARNATION,
     address: str = "",
-    board: bool = False,
+    board: bool = True,
 ) -> AsyncIterator[Rig]:
-    """A rig that is gone, with all its threads, when the body ends. With a `board`, `shm` readers see its leases."""
+    """A rig that is gone, with all its threads, when the body ends. Without a `board`, `shm` readers always ask."""
     geometry = byte_geometry(block_bytes)
     spec = PlaneSpec("owner", incarnation, "model", geometry, block_count, lease_seconds=lease, read_seconds=0.5)
     made = Rig(transport, folder, spec, address, board=board)

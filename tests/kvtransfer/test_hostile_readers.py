@@ -97,7 +97,7 @@ async def test_a_reader_that_takes_too_long_is_refused_and_then_the_blocks_are_f
         def read_and_stall() -> bytes:
             with RawReader(owner.name, owner.server.address) as reader:
                 reply, fds = reader.ask(*reader.request(key, block(offsets[0])))
-                assert (reply.status, fds) == (ReadStatus.OK, 1)
+                assert (reply.status, fds) == (ReadStatus.OK, 2)
                 owner.owner.release(key.handle_id)
                 assert owner.blocks.used_count == 8
                 return reader.sock.recv(wire.TRAILER_BYTES)

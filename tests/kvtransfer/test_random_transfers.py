@@ -22,7 +22,6 @@ from tests.kvtransfer.faults.reader import faulty_reader
 from tests.kvtransfer.faults.storm import SLACK_SECONDS, Storm
 from tests.kvtransfer.kinds import NAMES, kind_named
 from tests.kvtransfer.planes import at_rest, plane_spec, pull, sealed
-from tests.kvtransfer.rig import eventually
 
 OWNERS = 2
 
@@ -76,8 +75,6 @@ async def storm(transports: tuple[str, ...], seed: int, count: int) -> str:
         for number in range(OWNERS):
             owners.append(await MortalOwner.start(f"owner-{number}", 1000 * (number + 1), transports))
             stack.push_async_callback(owners[-1].close)
-        if counts_sockets(transports):
-            stack.push_async_callback(eventually, lambda: not any(owner.reader_count for owner in owners))
         reader = await stack.enter_async_context(faulty_reader(spec, injector))
         clock = await stack.enter_async_context(loop_clock())
         made = Storm(seed, owners, reader, injector, clock)

@@ -118,6 +118,7 @@ async def test_bytes_that_are_said_to_be_right_are_never_those_of_the_next_promp
             for offset in offsets:
                 owner.bytes_at(offset, size)[:] = number
             reads = [block(offset, size * index, size) for index, offset in enumerate(offsets)]
+            assert await read(transport, key, reads[:1]) == [OK]
             reading = asyncio.create_task(read(transport, key, reads))
             await asyncio.sleep(rng.random() * 0.002)
             owner.owner.withdraw(key.handle_id, "aborted")
