@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import grpc
@@ -208,6 +208,15 @@ async def _read(call: FetchCall) -> pb.FetchResponse | None:
 
 
 async def _say(call: FetchCall, request: pb.FetchRequest) -> None:
-    """A call that has ended takes no more: how it ended is what the next read says."""
-    with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+    """A call that has ended takes no more: how it ended is what the next read says.
+
+    Where gRPC learns of the end in writing it forgets how the call ended, and says INTERNAL.
+    """
+    try:
         await call.write(request)
+    except asyncio.InvalidStateError:
+        return
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.INTERNAL:
+            raise TransferError("the owner of the pages ended the fetch") from error
+        raise error_from_rpc(error) from error
