@@ -21,15 +21,15 @@ class PlaneSpec:
     """Who the worker is, what its blocks look like, and the bounds. Times are in seconds.
 
     `host` is where the `KvTransfer` service and the `tcp` transport listen, `advertised_host` what peers connect to
-    (`host` unless given); `port` is the service's, `tcp_port` and `mooncake_port` the transports', and 0 lets the system
-    draw one. A pull
-    holds at most `pull_window` host blocks at once. Offers leave the last `pull_reserve` blocks alone: a worker that
-    both offers and pulls needs some, or two such workers can wait for each other. `read_seconds` bounds one batch of
-    blocks.
+    (`host` unless given); `port` is the service's, `tcp_port` and `mooncake_port` the transports', and 0 lets the
+    system draw one. A pull holds at most `pull_window` host blocks at once. Offers leave the last `pull_reserve` blocks
+    alone: a worker that both offers and pulls needs some, or two such workers can wait for each other. `read_seconds`
+    bounds one batch of blocks.
 
     The prefix store uses at most `store_blocks` of the host blocks, and only such as nobody else needs; 0 means that
     there is none. Below host memory it keeps up to `disk_bytes` in `disk_folder`, which no other worker may use at the
-    same time; an empty name means that there is no disk.
+    same time; an empty name means that there is no disk. Below both it uses the pool of the Mooncake master at
+    `cluster_master` (host:port; empty means none), to which it lends `cluster_bytes` of memory.
     """
 
     worker_id: str
@@ -53,6 +53,8 @@ class PlaneSpec:
     store_blocks: int = 0
     disk_folder: str = ""
     disk_bytes: int = 0
+    cluster_master: str = ""
+    cluster_bytes: int = 0
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     def __post_init__(self) -> None:
@@ -71,6 +73,8 @@ class PlaneSpec:
         most = self.host_blocks - self.pull_reserve
         if not 0 <= self.store_blocks <= most:
             raise ConfigError(f"a prefix store of {self.store_blocks} host blocks, there are {most} for it")
+        if self.cluster_master and not self.store_blocks:
+            raise ConfigError("pages go to a cluster's pool from host memory: give the prefix store host blocks")
         if self.disk_folder and not self.store_blocks:
             raise ConfigError("pages go to disk from host memory: give the prefix store host blocks too")
 

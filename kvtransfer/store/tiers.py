@@ -8,6 +8,7 @@ from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
 from kvtransfer.store.base import StoreTier
 from kvtransfer.store.disk import DiskTier
+from kvtransfer.store.mooncake import MooncakeTier
 from kvtransfer.store.tier_thread import TierThread
 
 
@@ -17,6 +18,8 @@ async def open_tiers(spec: PlaneSpec, region: Region, stack: AsyncExitStack) -> 
     if spec.disk_folder:
         folder = Path(spec.disk_folder)
         tiers.append(await asyncio.to_thread(DiskTier, folder, spec.disk_bytes, spec.geometry, spec.fingerprint))
+    if spec.cluster_master:
+        tiers.append(await asyncio.to_thread(MooncakeTier, spec))
     threads = [TierThread(tier, region, spec.layout) for tier in tiers]
     for thread in threads:
         stack.callback(thread.close)

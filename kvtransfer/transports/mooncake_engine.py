@@ -188,9 +188,14 @@ class _EngineModule(Protocol):
     def TransferEngine(self) -> TransferEngine: ...  # noqa: N802 - named by Mooncake
 
 
-def _load() -> _EngineModule:
+def prepare_environment() -> None:
+    """Settings for Mooncake's libraries, which read them when they are loaded and later."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
+
+
+def _load() -> _EngineModule:
+    prepare_environment()
     try:
         module: _EngineModule = import_module("mooncake.engine")
     except ModuleNotFoundError as error:
