@@ -46,8 +46,8 @@ def present() -> tuple[list[str], list[str]]:
     missing = why_missing()
     if not missing:
         return names, []
-    left = [name for name in names if name not in {MOONCAKE, MOONCAKE_PROTO}]
-    return left, [f"LEFT OUT: Mooncake's engine is {missing}; there are no ratios to it"]
+    left = [name for name in names if not name.startswith("mooncake")]
+    return left, [f"LEFT OUT: Mooncake's engine is {missing}; there are no ratios to it, and no `mooncake` transport"]
 
 
 def contestant_named(name: str) -> Contestant:

@@ -40,7 +40,7 @@ def why_missing() -> str | None:
 
 def _open_engine(region: Region, settings: dict[str, str]) -> _Engine:
     """An engine with the region registered. `settings` are environment variables, which it reads when it starts."""
-    os.environ.update({"GLOG_minloglevel": "2", **settings})
+    os.environ.update(settings)
     engine: _Engine = import_module("mooncake.engine").TransferEngine()
     if engine.initialize(_HOST, "P2PHANDSHAKE", "tcp", ""):
         raise UnavailableError("Mooncake's engine does not start")

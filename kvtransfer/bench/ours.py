@@ -24,6 +24,8 @@ from kvtransfer.region import Region
 from kvtransfer.spec import PlaneSpec
 from kvtransfer.transports.base import BlockRead, ReadGate, ReadKey, ReadStatus, StopSignal, Transport, TransportServer
 from kvtransfer.transports.lease_board import LeaseBoard
+from kvtransfer.transports.mooncake import MooncakeTransport
+from kvtransfer.transports.mooncake_server import MooncakeServer
 from kvtransfer.transports.shm import ShmTransport
 from kvtransfer.transports.shm_server import ShmServer
 from kvtransfer.transports.tcp import TcpTransport
@@ -55,9 +57,14 @@ def _serve_tcp(gate: ReadGate, folder: Path) -> TransportServer:
     return TcpServer(gate, _HOST, read_seconds=_READ_SECONDS, hello_seconds=_CONNECT_SECONDS)
 
 
+def _serve_mooncake(gate: ReadGate, folder: Path) -> TransportServer:
+    return MooncakeServer(gate, _HOST, read_seconds=_READ_SECONDS, hello_seconds=_CONNECT_SECONDS)
+
+
 WAYS = (
     Way("shm", _serve_shm, lambda address: ShmTransport(address, connect_seconds=_CONNECT_SECONDS)),
     Way("tcp", _serve_tcp, lambda address: TcpTransport(address, connect_seconds=_CONNECT_SECONDS)),
+    Way("mooncake", _serve_mooncake, lambda address: MooncakeTransport(address, connect_seconds=_CONNECT_SECONDS)),
 )
 """All transports of this project. A new one joins here."""
 
