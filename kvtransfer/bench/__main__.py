@@ -7,6 +7,7 @@ from pathlib import Path
 
 from halfmoon.errors import HalfmoonError
 from kvtransfer.bench.cases import FULL, QUICK, SINGLE
+from kvtransfer.bench.contestants import known
 from kvtransfer.bench.report import render, to_json
 from kvtransfer.bench.run import run
 
@@ -31,8 +32,14 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m kvtransfer.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds: about a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there too")
+    names = [contestant.name for contestant in known()]
     parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="a contestant, as named in the report; repeatable"
+        "--only",
+        action="append",
+        default=[],
+        choices=names,
+        metavar="NAME",
+        help=f"measure this one (repeatable): {', '.join(names)}",
     )
     return parser.parse_args()
 
