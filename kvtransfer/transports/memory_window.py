@@ -18,6 +18,8 @@ from kvtransfer.region import Region
 
 _PROT_NONE = 0
 _MREMAP_MAYMOVE = 1
+_MAP_FIXED = 0x10
+_MAP_NORESERVE = 0x4000
 _FAILED = ctypes.c_void_p(-1).value
 
 _log = logging.getLogger(__name__)
@@ -26,6 +28,8 @@ _libc.mremap.restype = ctypes.c_void_p
 _libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 
 
 class MemoryWindow:
@@ -138,19 +142,6 @@ def _zero_runs(counts: NDArray[np.uint16]) -> list[tuple[int, int]]:
 def _protect(address: int, size: int, prot: int) -> None:
     if _libc.mprotect(address, size, prot) != 0:
         raise _error("mprotect")
-
-
-_MAP_FIXED = 0x10
-_MAP_NORESERVE = 0x4000
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_long,
-]
 
 
 def _replace_by_nothing(address: int, size: int) -> None:
