@@ -62,7 +62,7 @@ async def test_an_owner_that_stops_while_it_sends_has_delivered_whole_blocks_or_
         await at_rest(owner, reader)
 
 
-@pytest.mark.parametrize("block_bytes", [2, 4098, (4 << 20) + 2, (9 << 20) + 6])
+@pytest.mark.parametrize("block_bytes", [2, (9 << 20) + 6])
 async def test_blocks_of_every_size_arrive(transport: str, block_bytes: int) -> None:
     """Case 2 of KV transfer: over 4 MiB, bytes were silently wrong."""
     async with duo(transport, geometry=byte_geometry(block_bytes), host_blocks=6, read_seconds=5.0) as (owner, reader):
