@@ -16,24 +16,31 @@ from halfmoon.weights.cache_folder import cache_folder
 class StoreFlags:
     """`memory`, in bytes, is a part of the host pool, None for all that nobody else needs; `disk` is in bytes.
 
-    `folder` is for all workers of a machine, None for one in the user's cache folder.
+    `folder` is for all workers of a machine, None for one in the user's cache folder. `cluster` is the address of a
+    Mooncake master, None for none, to whose pool each worker lends `lent` bytes.
     """
 
     memory: int | None = None
     disk: int = 0
     folder: Path | None = None
+    cluster: str | None = None
+    lent: int = 0
 
     @classmethod
     def parse(cls, args: Namespace) -> "StoreFlags":
         """From the flags of `add_store`. Raises ConfigError for flags that contradict each other."""
-        if args.kv_store_disk and args.kv_store_memory == 0:
-            raise ConfigError("--kv-store-disk without --kv-store-memory: pages go to disk from host memory")
-        return cls(args.kv_store_memory, args.kv_store_disk, args.kv_store_path)
+        for flag, below in (("--kv-store-disk", args.kv_store_disk), ("--kv-store-cluster", args.kv_store_cluster)):
+            if below and args.kv_store_memory == 0:
+                raise ConfigError(f"{flag} without --kv-store-memory: pages go there from host memory")
+        lent = args.kv_store_cluster_memory
+        return cls(args.kv_store_memory, args.kv_store_disk, args.kv_store_path, args.kv_store_cluster, lent)
 
     def argv(self) -> list[str]:
         """The flags that `parse` reads as this."""
         flags = ["--kv-store-disk", str(self.disk)] if self.disk else []
         flags += ["--kv-store-memory", str(self.memory)] if self.memory is not None else []
+        flags += ["--kv-store-cluster", self.cluster] if self.cluster else []
+        flags += ["--kv-store-cluster-memory", str(self.lent)] if self.lent else []
         return [*flags, "--kv-store-path", str(self.folder.absolute())] if self.folder is not None else flags
 
     def blocks(self, geometry: PageGeometry, host_blocks: int, *, reserve: int = 0) -> int:
@@ -76,4 +83,17 @@ def add_store(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--kv-store-path", metavar="FOLDER", type=Path, help="where on disk (default: in the user's cache folder)"
+    )
+    group.add_argument(
+        "--kv-store-cluster",
+        metavar="HOST:PORT",
+        type=flag_types.address,
+        help="a mooncake_master, whose pool keeps pages for all workers that name it (extra: mooncake)",
+    )
+    group.add_argument(
+        "--kv-store-cluster-memory",
+        metavar="SIZE",
+        type=flag_types.size_or_none_of_it,
+        default=0,
+        help="memory that each worker lends to that pool, beside all other (default: 0)",
     )

@@ -155,7 +155,8 @@ class Worker:
         """Where pages outlast their time on the device; None where they shall not."""
         if not self._plane_spec(loaded).store_blocks:
             return None
-        store = PageStore(loaded.engine, plane, loaded.geometry, self._reusable)
+        shared = bool(self._config.store.cluster)
+        store = PageStore(loaded.engine, plane, loaded.geometry, self._reusable, shared=shared)
         stack.push_async_callback(store.close)
         watch_store(self._metrics, store)
         return store
@@ -185,6 +186,8 @@ class Worker:
             store_blocks=store.blocks(loaded.geometry, blocks, reserve=reserve),
             disk_folder=str(self._config.store_folder or ""),
             disk_bytes=store.disk,
+            cluster_master=store.cluster or "",
+            cluster_bytes=store.lent,
         )
 
     def _add_services(

@@ -21,15 +21,20 @@ _DRAIN_POLL = 0.02
 
 
 class PageStore:
-    """Belongs to the event loop that takes the engine's events. Close it while the engine still turns."""
+    """Belongs to the event loop that takes the engine's events. Close it while the engine still turns.
 
-    def __init__(self, engine: Engine, plane: DataPlane, geometry: PageGeometry, pages: ReusablePages) -> None:
+    What a `shared` store holds, others know too: it is asked for every prompt.
+    """
+
+    def __init__(
+        self, engine: Engine, plane: DataPlane, geometry: PageGeometry, pages: ReusablePages, *, shared: bool = False
+    ) -> None:
         self._engine = engine
         self._searches: dict[int, asyncio.Task[int]] = {}
         self._keeper = PageKeeper(engine, plane, lambda hashes: pages.store_changed(stored=hashes))
         self._restorer = PageRestorer(engine, plane, geometry)
         self._news = StoreNews(plane, pages)
-        engine.connect_store(StoreLink(self._take, pages.in_store))
+        engine.connect_store(StoreLink(self._take, (lambda content: True) if shared else pages.in_store))
 
     @property
     def searches(self) -> int:

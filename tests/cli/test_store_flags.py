@@ -45,6 +45,8 @@ def test_more_memory_than_the_host_pool_has_is_refused() -> None:
 def test_a_disk_needs_host_memory_and_a_name_by_which_the_worker_finds_its_pages() -> None:
     with pytest.raises(ConfigError, match="--kv-store-memory"):
         parsed("--kv-store-disk", "1GiB", "--kv-store-memory", "0")
+    with pytest.raises(ConfigError, match="--kv-store-cluster"):
+        parsed("--kv-store-cluster", "here:50051", "--kv-store-memory", "0")
     with pytest.raises(ConfigError, match="needs --worker-id"):
         parsed("--kv-store-disk", "1GiB").worker_folder(None)
 
@@ -56,7 +58,9 @@ def test_every_worker_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     assert replace(flags, folder=Path("/there")).worker_folder("a/../b") == Path("/there/a%2F..%2Fb")
 
 
-@pytest.mark.parametrize("flags", [StoreFlags(), StoreFlags(0), StoreFlags(1 << 30, 1 << 33, Path("/there"))])
+@pytest.mark.parametrize(
+    "flags", [StoreFlags(), StoreFlags(0), StoreFlags(1 << 30, 1 << 33, Path("/there"), "m:1", 1 << 20)]
+)
 def test_serve_passes_them_on_to_its_workers(flags: StoreFlags) -> None:
     programs = plan_fleet(replace(OPTIONS, engine=replace(OPTIONS.engine, store=flags)))
     for program in programs[1:-1]:
