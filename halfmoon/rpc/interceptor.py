@@ -7,9 +7,10 @@ from contextlib import aclosing
 from typing import Any, NoReturn, TypeAlias, cast
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
-from halfmoon.errors import HalfmoonError, InternalError
+from halfmoon.errors import HalfmoonError, InternalError, InvalidRequestError
 from halfmoon.rpc.status import status_from_error
 from halfmoon.telemetry import join_trace
 
@@ -51,11 +52,15 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             return found
         if found.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
-                self._unary(found.unary_unary, method), found.request_deserializer, found.response_serializer
+                self._unary(_parsing(found.unary_unary, found.request_deserializer), method),
+                None,
+                found.response_serializer,
             )
         if found.unary_stream is not None:
             return grpc.unary_stream_rpc_method_handler(
-                self._streaming(found.unary_stream, method), found.request_deserializer, found.response_serializer
+                self._streaming(_parsing(found.unary_stream, found.request_deserializer), method),
+                None,
+                found.response_serializer,
             )
         if found.stream_stream is not None:
             return grpc.stream_stream_rpc_method_handler(
@@ -100,6 +105,19 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         self.active -= 1
         if self.active == 0:
             self._idle.set()
+
+
+def _parsing(behaviour: Handler, parse: Callable[[bytes], Any] | None) -> Handler:
+    """Takes the bytes of a request: gRPC itself would call a message that cannot be parsed UNKNOWN."""
+
+    def handle(data: bytes, context: Context) -> Any:
+        try:
+            request = parse(data) if parse is not None else data
+        except DecodeError as error:
+            raise InvalidRequestError("the request is no message of the kind that this method takes") from error
+        return behaviour(request, context)
+
+    return handle
 
 
 def _metadata(context: Context) -> Iterable[tuple[str, str | bytes]]:
