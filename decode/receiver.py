@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 import numpy as np
@@ -40,17 +40,25 @@ class Receiver:
         self._shape, self._dtype = geometry.shape, np.dtype(geometry.dtype)
 
     async def receive(
-        self, request_id: str, handle: kvtransfer_pb2.KvHandle, missing: Sequence[int], seconds: float
+        self,
+        request_id: str,
+        handle: kvtransfer_pb2.KvHandle,
+        missing: Sequence[int],
+        seconds: float,
+        page_held: Callable[[], None] = lambda: None,
     ) -> PullComplete:
-        """Pulls the missing pages into the engine, where the request is to be attached then. Raises TransferError."""
+        """Pulls the missing pages into the engine, where the request is to be attached then. Raises TransferError.
+
+        `page_held` is called for each page that came through the host pool, as soon as the engine has it.
+        """
         if self._devices is None or not handle.device_endpoint:
-            return await self._pull(request_id, handle, missing, seconds)
+            return await self._pull(request_id, handle, missing, seconds, page_held)
         deadline = time.monotonic() + seconds
         fetched = await self._devices.fetch(request_id, handle, missing, seconds)
         if fetched.first_tokens is not None:
             return PullComplete(fetched.first_tokens, fetched.bytes, fetched.transport, fetched.seconds)
         rest = [page for page in missing if page not in fetched.pages]
-        complete = await self._pull(request_id, handle, rest, deadline - time.monotonic())
+        complete = await self._pull(request_id, handle, rest, deadline - time.monotonic(), page_held)
         return PullComplete(
             complete.first_tokens,
             complete.bytes + fetched.bytes,
@@ -59,13 +67,19 @@ class Receiver:
         )
 
     async def _pull(
-        self, request_id: str, handle: kvtransfer_pb2.KvHandle, missing: Sequence[int], seconds: float
+        self,
+        request_id: str,
+        handle: kvtransfer_pb2.KvHandle,
+        missing: Sequence[int],
+        seconds: float,
+        page_held: Callable[[], None],
     ) -> PullComplete:
         async with aclosing(self._plane.pull(request_id, handle, missing, seconds)) as events:
             async for event in events:
                 if isinstance(event, PullComplete):
                     return event
                 await self._deliver(request_id, event)
+                page_held()
         raise TransferError(f"the transfer of request {request_id} ended without a seal")
 
     async def _deliver(self, request_id: str, pulled: PulledBlock) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 
 import grpc
@@ -82,7 +82,9 @@ async def _generate(
             trace.saw(event)
             if isinstance(event, Started) and moving is not None:
                 moving.cancel()
-                pull = _pull(parts, receiver, request.request_id, handle, event.missing, seconds, events)
+                pull = _pull(
+                    parts, receiver, request.request_id, handle, event.missing, seconds, events, trace.page_held
+                )
                 with trace.wait_for_kv(len(event.missing)).current():
                     moving = asyncio.create_task(_ending_on_error(parts, request.request_id, pull))
             response = _respond(event)
@@ -104,8 +106,9 @@ async def _pull(
     missing: tuple[int, ...],
     seconds: float,
     events: Stream,
+    page_held: Callable[[], None],
 ) -> None:
-    complete = await receiver.receive(request_id, handle, missing, seconds)
+    complete = await receiver.receive(request_id, handle, missing, seconds, page_held)
     events.put(complete)
     parts.engine.attach(request_id, complete.first_tokens)
 

@@ -19,6 +19,7 @@ class DecodeTrace(Phases):
         super().__init__("decode", attributes)
         self._task = task
         self._tokens = 0
+        self._pages = 0
 
     def saw(self, event: Event | PullComplete) -> None:
         """Notes an event of the engine, or the end of the transfer, now."""
@@ -37,6 +38,11 @@ class DecodeTrace(Phases):
     def wait_for_kv(self, missing: int) -> OpenSpan:
         """The transfer of `missing` pages begins."""
         return self.enter("wait for KV", {names.MISSING_PAGES: missing})
+
+    def page_held(self) -> None:
+        """One more of the missing pages is in the engine."""
+        self._pages += 1
+        self.event("page", {names.KV_PAGES: self._pages})
 
     def leave(self, error: BaseException | None = None) -> None:
         """Ends the present phase; the request's token count is told with the last."""
