@@ -20,6 +20,9 @@ from jax.experimental import transfer
 _CHANNELS = 4
 """Connections to each peer."""
 
+_TRANSFER_BYTES = 4 << 20
+"""Arrays are staged in pieces of this size."""
+
 
 class DeviceLink:
     """Made once a process, since its server ends with the process only; calls return at once, from any thread.
@@ -30,7 +33,13 @@ class DeviceLink:
     def __init__(self, host: str, advertised_host: str = "") -> None:
         device = jax.local_devices()[0]
         listening = _numeric(host)
-        self._server = transfer.start_transfer_server(device.client, f"{listening}:0", [f"{listening}:0"] * _CHANNELS)
+        self._server = transfer.start_transfer_server(
+            device.client,
+            f"{listening}:0",
+            [f"{listening}:0"] * _CHANNELS,
+            transfer_size=_TRANSFER_BYTES,
+            supports_pinned_allocator=device.platform == "tpu",
+        )
         port = self._server.address().rpartition(":")[2]
         self.address = f"{_numeric(advertised_host or host)}:{port}"
         self._nothing = jax.device_put(np.zeros(1, np.uint8))

@@ -16,7 +16,7 @@ BFLOAT16 = replace(GEOMETRY, dtype="bfloat16")
 def by_shards() -> Iterator[dict[int, Worker]]:
     """Workers whose KV heads are shared out over so many devices, started together."""
     with ExitStack() as stack:
-        yield {shards: stack.enter_context(worker(shards=shards)) for shards in (1, 2, 4, 8)}
+        yield {shards: stack.enter_context(worker(shards=shards, claim_seconds=30.0)) for shards in (1, 2, 4, 8)}
 
 
 @pytest.mark.parametrize(("owner", "reader"), [(1, 1), (4, 4), (4, 2), (4, 8)])
