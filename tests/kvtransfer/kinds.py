@@ -52,7 +52,8 @@ def _serve_tcp(gate: ReadGate, folder: Path, address: str) -> TransportServer:
 
 def _serve_mooncake(gate: ReadGate, folder: Path, address: str) -> TransportServer:
     port = parse_address(address)[1] if address else 0
-    return MooncakeServer(gate, "127.0.0.1", port=port, read_seconds=READ_SECONDS, hello_seconds=HELLO_SECONDS)
+    seconds = READ_SECONDS * 5  # its engine needs them for a gibibyte
+    return MooncakeServer(gate, "127.0.0.1", port=port, read_seconds=seconds, hello_seconds=HELLO_SECONDS)
 
 
 def _connect_shm(address: str) -> Transport:
