@@ -58,6 +58,7 @@ class Attempt:
         self._held: list[decode_pb2.DecodeResponse] = []
         self._handle_id = secrets.token_bytes(16)
         self._handle: kvtransfer_pb2.KvHandle | None = None
+        self._transferred = False
         self._unanswered = False
 
     async def run(self, demand: Demand) -> AsyncGenerator[pb.GenerateResponse, None]:
@@ -91,7 +92,7 @@ class Attempt:
         self, stack: ExitStack, worker: Worker, load: Assignment
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
         self._first_tokens_due = True
-        stack.callback(self._release, worker)
+        stack.push(lambda error, *_: self._release(worker, failed=error is not None))
         prefill = stack.enter_context(self._prefill(worker))
         accepted = await self._accepted(prefill, worker)
         load.prefill_left(len(self._job.prompt_ids) - accepted.cached_tokens)
@@ -153,7 +154,7 @@ class Attempt:
 
     def _on_decode(self, event: decode_pb2.DecodeResponse) -> list[pb.GenerateResponse]:
         if event.HasField("transferred"):
-            self._handle = None
+            self._transferred = True
             return []
         if event.HasField("accepted"):
             self._decode_accepted = True
@@ -239,11 +240,13 @@ class Attempt:
         stack.callback(assignment.close)
         return assignment
 
-    def _release(self, worker: Worker) -> None:
-        """On every ending but a completed transfer, after which decode has released the handle itself."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            self._links.release(worker, handle, self._request_id)
+    def _release(self, worker: Worker, *, failed: bool) -> None:
+        """On every ending but a good one after a completed transfer: decode then releases the handle itself.
+
+        A decode worker may break between the two, so after a failure it is released whatever decode said.
+        """
+        if self._handle is not None and (failed or not self._transferred):
+            self._links.release(worker, self._handle, self._request_id)
         elif self._unanswered:
             self._links.withdraw(worker, self._handle_id, self._request_id)
 

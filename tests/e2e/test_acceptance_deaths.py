@@ -55,7 +55,7 @@ async def in_transfer(fleet: Fleet, client: httpx.AsyncClient) -> AsyncIterator[
     request = body(prompt)
     workers = await registered(fleet)
     relay = Relay(workers["prefill-0"], prompt, Fault("hold", at=BLOCK_BYTES // 2))
-    async with undisturbed(fleet), joined_prefill(fleet, relay):
+    async with joined_prefill(fleet, relay), undisturbed(fleet):
         answering = asyncio.create_task(tokens_of(client, request))
         await relay.holding()
         yield InTransfer(relay, request, answering, await _reader(fleet), workers)

@@ -47,6 +47,7 @@ class Script:
     prefill_error: HalfmoonError | None = None
     decode_error: HalfmoonError | None = None
     skip_position: int | None = None
+    decode_releases: bool = True
     sealed: dict[bytes, asyncio.Event] = field(default_factory=dict)
 
     def tokens(self, choice: int, sampling: common_pb2.SamplingParams) -> Iterator[common_pb2.OutputToken]:
@@ -187,7 +188,8 @@ class FakeWorker(
             pulled = request.HasField("handle")
             if pulled:
                 await self.script.sealed[request.handle.handle_id].wait()
-                await self._complete(request.handle)
+                if self.script.decode_releases:
+                    await self._complete(request.handle)
                 yield decode_pb2.DecodeResponse(transferred=decode_pb2.DecodeTransferred(bytes=1))
             elif request.sampling.HasField("prompt_logprobs"):
                 entries = _prompt_logprobs(request.prompt_token_ids)

@@ -79,6 +79,18 @@ async def test_the_death_of_decode_ends_its_requests_and_names_it(prompt: str) -
         assert reply.error.retry_after == 1.0
 
 
+async def test_a_handle_that_decode_has_read_but_not_released_when_it_dies_is_released() -> None:
+    script = Script([LONG_ANSWER], pace=SLOW, decode_releases=False)
+    async with running("p0", "d0", script=script) as cluster:
+        call = cluster.call()
+        for _ in range(4):
+            await call.read()
+        assert cluster.workers["p0"].handles
+        await cluster.workers["d0"].die()
+        await cluster.send(call)
+        await until(lambda: not cluster.workers["p0"].handles)
+
+
 async def test_the_death_of_prefill_reaches_decode_at_once_which_then_serves_the_request_alone() -> None:
     script = Script(prefill_gate=asyncio.Event())
     async with running("p0", "d0", script=script) as cluster:
