@@ -13,7 +13,8 @@ from halfmoon.engine.engine import Engine
 from halfmoon.errors import HalfmoonError, LeaseExpiredError
 from halfmoon.request import OutputToken
 from halfmoon.v1 import kvtransfer_pb2
-from kvtransfer.device import AvoidedPeers, DeviceReader, FetchedPages, FetchedSeal
+from kvtransfer.core.avoided import AvoidedPeers
+from kvtransfer.device import DeviceReader, FetchedPages, FetchedSeal
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from halfmoon.native.emit import F32, I32, I64, Emitter, vector
+from halfmoon.native.emit import F32, Emitter, vector
 from halfmoon.native.machine import vectors
 
 Place = Callable[[int, ir.Value], ir.Value]
@@ -69,8 +69,7 @@ class AttendTile:
             emitter.builder.add(last, emitter.number(shape.page_size - 1)), emitter.number(shape.page_size)
         )
         with emitter.loop(emitter.number(0), count) as index:
-            entry = emitter.load(emitter.at(pages.table, index, I32), I32)
-            page = emitter.mul_add(emitter.builder.sext(entry, I64), pages.kv_heads, pages.head)
+            page = emitter.mul_add(emitter.index(pages.table, index), pages.kv_heads, pages.head)
             offset = emitter.mul_add(page, shape.elements)
             first = emitter.mul_add(index, shape.page_size)
             self._score(emitter.at(pages.keys, offset))

@@ -73,6 +73,10 @@ class Emitter:
         """Reads a scalar or a vector that lies at any multiple of 4 bytes."""
         return self.builder.load(address, align=_alignment(kind), typ=kind)
 
+    def index(self, table: ir.Value, place: ir.Value) -> ir.Value:
+        """Entry `place` of an int32 table, as 64 bits."""
+        return self.builder.sext(self.load(self.at(table, place, I32), I32), I64)
+
     def store(self, value: ir.Value, address: ir.Value) -> None:
         """Writes what `load` reads."""
         self.builder.store(value, address, align=_alignment(value.type))

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvtransfer.bench.limits import Memcpy, NoOwner, SocketOwner, SocketReader
-from kvtransfer.bench.mooncake_engine import MooncakeOwner, MooncakeReader, why_missing
+from kvtransfer.bench.mooncake_engine import MooncakeOwner, MooncakeReader
 from kvtransfer.bench.ours import WAYS, TransportOwner, TransportReader, Way
 from kvtransfer.bench.sides import OwnerSide, ReaderSide
 from kvtransfer.region import Region
+from kvtransfer.transports.mooncake_engine import why_missing
 
 MEMCPY = "memcpy"
 SOCKET = "socket"
@@ -47,7 +48,7 @@ def present() -> tuple[list[str], list[str]]:
     if not missing:
         return names, []
     left = [name for name in names if not name.startswith("mooncake")]
-    return left, [f"LEFT OUT: Mooncake's engine is {missing}; there are no ratios to it, and no `mooncake` transport"]
+    return left, [f"LEFT OUT: Mooncake's engine: {missing}; there are no ratios to it, and no `mooncake` transport"]
 
 
 def contestant_named(name: str) -> Contestant:

@@ -2,7 +2,6 @@
 
 import os
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Protocol
 
 from halfmoon.errors import TransferError, UnavailableError
@@ -25,17 +24,6 @@ class _Engine(Protocol):
     def batch_transfer_sync_read(
         self, target: str, addresses: list[int], peer_addresses: list[int], lengths: list[int], /
     ) -> int: ...
-
-
-def why_missing() -> str | None:
-    """None where the engine can be loaded."""
-    if find_spec("mooncake") is None:
-        return "not installed (pip install 'halfmoon[mooncake]')"
-    try:
-        import_module("mooncake.engine")
-    except ImportError as error:
-        return f"cannot be loaded: {error}"
-    return None
 
 
 def _open_engine(region: Region, settings: dict[str, str]) -> _Engine:

@@ -4,7 +4,6 @@ It lives in the engine processes, which have JAX; data-plane processes and route
 `DeviceReader` are the two sides of a worker over its one `DeviceLink`, and `DevicePlane` is all of them.
 """
 
-from kvtransfer.device.avoided import AvoidedPeers
 from kvtransfer.device.layout import DeviceLayout
 from kvtransfer.device.link import DeviceLink
 from kvtransfer.device.owner import DeviceOwner
@@ -14,7 +13,6 @@ from kvtransfer.device.reader import DeviceReader, FetchedPages, FetchedSeal
 from kvtransfer.device.spec import DeviceSpec
 
 __all__ = [
-    "AvoidedPeers",
     "DeviceLayout",
     "DeviceLink",
     "DeviceOwner",

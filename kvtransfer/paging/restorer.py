@@ -14,6 +14,7 @@ from halfmoon.engine.request import PagesSought
 from halfmoon.errors import HalfmoonError, TransferError
 from halfmoon.v1 import kvtransfer_pb2
 from kvtransfer.client import DataPlane
+from kvtransfer.core.avoided import AvoidedPeers
 from kvtransfer.events import PullComplete
 
 _log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class PageRestorer:
         self._engine = engine
         self._plane = plane
         self._shape, self._dtype = geometry.shape, np.dtype(geometry.dtype)
-        self._avoided: dict[str, float] = {}
+        self._avoided = AvoidedPeers(_AVOID_SECONDS)
 
     async def restore(self, sought: PagesSought) -> int:
         """Looks in the own store, then where the request says. Returns how many leading pages were found."""
@@ -74,7 +75,7 @@ class PageRestorer:
                 await self._from_peer(search)
         except (HalfmoonError, TimeoutError) as error:
             if search.asking:
-                self._avoided[search.asking] = asyncio.get_running_loop().time() + _AVOID_SECONDS
+                self._avoided.failed(search.asking, asyncio.get_running_loop().time())
             _log.warning(
                 "pages were not found in time",
                 extra={"request_id": sought.request_id, "found": search.found, "error": str(error) or "too late"},
@@ -100,9 +101,8 @@ class PageRestorer:
         source, first = search.sought.source, search.sought.first
         if source is None or not (wanted := search.rest[: max(0, source.pages - first - search.found)]):
             return
-        if self._avoided.get(source.endpoint, 0.0) > asyncio.get_running_loop().time():
+        if self._avoided.avoids(source.endpoint, asyncio.get_running_loop().time()):
             return
-        self._avoided.pop(source.endpoint, None)
         search.asking = source.endpoint
         handle = await self._plane.store.acquire_from(source.endpoint, wanted, search.seconds_left)
         if handle is not None:

@@ -43,7 +43,7 @@ def _module(shape: PageShape, rows: int) -> ir.Module:
     queries, keys, values, tables, starts = (call.argument(index) for index in range(5))
     heads, tokens, kv_heads, runs = queries.dim(0), queries.dim(2), keys.dim(1), starts.dim(0)
     run, head = builder.sdiv(chunk, heads), builder.srem(chunk, heads)
-    start = builder.sext(emitter.load(emitter.at(starts.data, run, I32), I32), I64)
+    start = emitter.index(starts.data, run)
     length = builder.sdiv(tokens, runs)
     kv_head = builder.sdiv(head, builder.sdiv(heads, kv_heads))
     table = emitter.at(tables.data, emitter.mul_add(run, tables.dim(1)), I32)

@@ -7,7 +7,7 @@ import jax.ffi
 from jax import Array
 from llvmlite import ir
 
-from halfmoon.native.emit import I32, I64, PTR, VOID, Call, Emitter, function
+from halfmoon.native.emit import I64, PTR, VOID, Call, function
 from halfmoon.native.machine import compiler
 
 
@@ -37,7 +37,7 @@ def _module() -> ir.Module:
     kv_heads, head_dim, tokens, runs = keys.dim(0), keys.dim(1), keys.dim(2), pages.dim(0)
     run, head = builder.sdiv(chunk, kv_heads), builder.srem(chunk, kv_heads)
     length, page_size = builder.sdiv(tokens, runs), call.argument(0).dim(3)
-    page, slot = _entry(emitter, pages.data, run), _entry(emitter, slots.data, run)
+    page, slot = emitter.index(pages.data, run), emitter.index(slots.data, run)
     block = emitter.mul_add(emitter.mul_add(page, kv_heads, head), builder.mul(page_size, head_dim))
     source = emitter.mul_add(builder.mul(head, head_dim), tokens, run, length)
     k, v = emitter.at(keys.data, source), emitter.at(call.argument(3).data, source)
@@ -48,7 +48,3 @@ def _module() -> ir.Module:
         emitter.store(emitter.load(emitter.at(v, place)), emitter.at(v_page, emitter.mul_add(at, head_dim, d)))
     builder.ret_void()
     return module
-
-
-def _entry(emitter: Emitter, table: ir.Value, index: ir.Value) -> ir.Value:
-    return emitter.builder.sext(emitter.load(emitter.at(table, index, I32), I32), I64)

@@ -42,7 +42,7 @@ def _module(shape: PageShape, group: int) -> ir.Module:
     queries, keys, values, tables, lengths = (call.argument(index) for index in range(5))
     batch, kv_heads = queries.dim(2), keys.dim(1)
     row, head = emitter.builder.sdiv(chunk, kv_heads), emitter.builder.srem(chunk, kv_heads)
-    limit = emitter.builder.sext(emitter.load(emitter.at(lengths.data, row, I32), I32), I64)
+    limit = emitter.index(lengths.data, row)
     table = emitter.at(tables.data, emitter.mul_add(row, tables.dim(1)), I32)
     pages = Pages(keys.data, values.data, table, kv_heads, head)
     source, target = queries.data, call.result(0).data

@@ -10,11 +10,11 @@ import pytest
 from halfmoon.errors import TransferError
 from kvtransfer.bench.cases import Case
 from kvtransfer.bench.contestants import MEMCPY, MOONCAKE, MOONCAKE_PROTO
-from kvtransfer.bench.mooncake_engine import why_missing
 from kvtransfer.bench.pair import Pair
 from kvtransfer.bench.report import render, to_json
 from kvtransfer.bench.rounds import Pools, measure
 from kvtransfer.bench.run import run
+from kvtransfer.transports.mooncake_engine import why_missing
 
 CASES = (Case(4096, 1), Case(5000, 70))
 OURS = ("memcpy", "socket", "shm", "shm + hash", "tcp", "tcp + hash")

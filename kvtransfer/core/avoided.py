@@ -1,4 +1,4 @@
-"""Peers that a transport has failed with: others are used for a while. Plain Python; time passed in."""
+"""Peers that something has failed with: others are used for a while. Plain Python; time passed in."""
 
 _REMEMBERED = 1024
 

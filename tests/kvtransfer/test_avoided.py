@@ -1,6 +1,6 @@
 """A peer that failed is left alone for a while, and then tried again."""
 
-from kvtransfer.device.avoided import AvoidedPeers
+from kvtransfer.core.avoided import AvoidedPeers
 
 
 def test_a_peer_is_avoided_until_its_time_is_over() -> None:
